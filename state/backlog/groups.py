@@ -99,7 +99,7 @@ def entry_seen(w: Store, f: Feed, i: Int) -> None:
 
 @compiled
 def _forget_transaction(c: Record) -> None:
-    c["waits"], c["told"] = 0, 0
+    c["waits"], c["held"], c["told"] = 0, NOBODY, 0
     c["transaction"], c["producer"], c["begun_ms"] = NOBODY, NULL, NULL
 
 
@@ -190,15 +190,15 @@ def committed(w: Store, o: Out, f: Feed, i: Int) -> None:
 
 @compiled
 def _waits(w: Store, f: Feed, i: Int) -> None:
-    """The offset of a group is the last stable one. A record without a producer leaves that which an
-    earlier one has named."""
+    """An open transaction holds a group, in the way of its state. A record without a producer leaves
+    that which an earlier one has named."""
     j = find_cursor(w, f.key[i], f.name[i])
     if j < 0 or w.cursors[j]["ledger"] == NULL or w.cursors[j]["ended"] != 0:
         return
     c = w.cursors[j]
-    if c["waits"] == 0:
+    if c["waits"] == 0 or c["held"] != f.state[i]:
         _forget_transaction(c)
-    c["waits"] = WAITS
+    c["waits"], c["held"] = WAITS, f.state[i]
     if f.pid[i] != NULL and (
         c["producer"] != f.pid[i]
         or c["transaction"] != f.transaction[i]
@@ -209,10 +209,16 @@ def _waits(w: Store, f: Feed, i: Int) -> None:
 
 
 @compiled
+def _holds(w: Store, state: Int) -> bool:
+    """Whether in this state an open transaction holds a group."""
+    return state == w.settings[0]["open"] or state == w.settings[0]["pending"]
+
+
+@compiled
 def stated(w: Store, f: Feed, i: Int) -> None:
     """Apply a state without an offset, which `known` ends, or that beside one."""
     key, name = f.key[i], f.name[i]
-    if f.state[i] == w.settings[0]["open"]:
+    if _holds(w, f.state[i]):
         _waits(w, f, i)
         return
     if f.state[i] == w.settings[0]["known"]:
@@ -271,7 +277,7 @@ def _state_of(w: Store, key: Int, c: Record) -> Int:
         return NOBODY
     if c["entry"] + 1 > end:
         return p["ahead"]
-    return p["open"] if c["waits"] == WAITS and c["entry"] + 1 < end else p["committed"]
+    return c["held"] if c["waits"] == WAITS and c["entry"] + 1 < end else p["committed"]
 
 
 @compiled
@@ -406,7 +412,7 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
         row["age_state"], row["age_s"], row["oldest_ms"] = NOBODY, NULL, NULL
         row["limit_s"], row["limit_bytes"] = NOBODY, NOBODY
         row["growth"], row["commits"], row["to_drain"], row["to_loss"] = _NAN, _NAN, _NAN, _NAN
-        waits = state == p["open"]
+        waits = _holds(e, state)
         with_offset = waits or state == p["committed"] or state == p["ahead"]
         if with_offset:
             _measure(w, key, j, row)

@@ -189,6 +189,25 @@ public final class KafkaRequests {
         return answers;
     }
 
+    /** By group, of [name, partitions] each, the offsets among those partitions that are in no open
+     * transaction (KIP-447). */
+    public Answers settled(String groups, int timeoutMs) throws Exception {
+        Map wanted = new LinkedHashMap();
+        for (Object each : list(groups)) {
+            List pairs = (List) ((List) each).get(1);
+            wanted.put(((List) each).get(0),
+                new ListConsumerGroupOffsetsSpec().topicPartitions(partitions(pairs)));
+        }
+        ListConsumerGroupOffsetsOptions options = new ListConsumerGroupOffsetsOptions();
+        options.requireStable(true).timeoutMs(Integer.valueOf(timeoutMs));
+        ListConsumerGroupOffsetsResult result = admin.listConsumerGroupOffsets(wanted, options);
+        Answers answers = new Answers();
+        for (Object name : wanted.keySet()) {
+            answers.add(result.partitionsToOffsetAndMetadata((String) name));
+        }
+        return answers;
+    }
+
     /** By partition the first offset of its log, the next one, or with `stable` that which a reader
      * of committed records comes to; `several` are lists of partitions, a request to each leader for
      * every list. */
@@ -243,13 +262,19 @@ public final class KafkaRequests {
         return answers;
     }
 
-    /** The transactional ids of some producer ids, or without any all of them. */
-    public Answers transactions(String producerIds, int timeoutMs) throws Exception {
+    /** The transactional ids of some producer ids, or without any of all, that are in some states, or
+     * without any in all. */
+    public Answers transactions(String producerIds, String states, int timeoutMs) throws Exception {
         List wanted = new ArrayList();
         for (Object id : list(producerIds)) {
             wanted.add(Long.valueOf(((Number) id).longValue()));
         }
+        List named = new ArrayList();
+        for (Object state : list(states)) {
+            named.add(TransactionState.parse((String) state));
+        }
         ListTransactionsOptions options = new ListTransactionsOptions().filterProducerIds(wanted);
+        options.filterStates(named);
         options.timeoutMs(Integer.valueOf(timeoutMs));
         return new Answers().add(admin.listTransactions(options).all());
     }
@@ -276,6 +301,13 @@ public final class KafkaRequests {
         Answers answers = new Answers();
         answers.quotas = true;
         return answers.add(result.entities());
+    }
+
+    /** By feature the highest level that a broker supports. */
+    public Answers features(int timeoutMs) {
+        DescribeFeaturesOptions options = new DescribeFeaturesOptions();
+        options.timeoutMs(Integer.valueOf(timeoutMs));
+        return new Answers().add(admin.describeFeatures(options).featureMetadata());
     }
 
     /** What ACLs allow on topics. */
@@ -489,6 +521,14 @@ public final class KafkaRequests {
                 return topic((TopicDescription) value);
             } else if (value instanceof Map) {
                 return quotas ? entities((Map) value) : offsets((Map) value);
+            } else if (value instanceof FeatureMetadata) {
+                Map levels = new HashMap();
+                for (Object each : ((FeatureMetadata) value).supportedFeatures().entrySet()) {
+                    Map.Entry entry = (Map.Entry) each;
+                    levels.put(entry.getKey(), Short.valueOf(
+                        ((SupportedVersionRange) entry.getValue()).maxVersion()));
+                }
+                return levels;
             } else if (value instanceof Config) {
                 return settings((Config) value);
             } else if (value instanceof DescribeProducersResult.PartitionProducerState) {

@@ -45,7 +45,7 @@ from app.sources.kafka.offsets import (
     OpenTransaction,
     Place,
 )
-from app.sources.kafka.transactions import open_at
+from app.sources.kafka.transactions import Held, held, open_at
 from app.sources.kafka.turns import Turns, share
 
 SAMPLE = 20
@@ -125,8 +125,7 @@ class GroupsClient:
         answers.logs = {
             place: Log(start[place], max(start[place], offset)) for place, offset in end.items()
         }
-        self._turns["partition"].answered(answers.logs)
-        self._turns["partition"].end(places)
+        self._turns["partition"].end(answers.logs, places)
         self._start_offsets(client, share_groups, shared, answers, deadline)
         self._without_offset(groups_there, answers)
         return answers
@@ -172,8 +171,7 @@ class GroupsClient:
             for group, value in zip(names, values, strict=True):
                 if value is not None:
                     members[group] = _members(*value)
-        turns.answered(members)
-        turns.end(groups)
+        turns.end(members, groups)
         return members, problems
 
     def stable(
@@ -185,8 +183,7 @@ class GroupsClient:
         values, errors = self._connected().offsets(asked, "stable", deadline).result(deadline)
         problems += [f"partition {asked[n].text}: {error.text}" for n, error in errors.items()]
         offsets = {p: value for p, value in zip(asked, values, strict=True) if value is not None}
-        turns.answered(offsets)
-        turns.end(places)
+        turns.end(offsets, places)
         return offsets
 
     def open_at(
@@ -194,6 +191,12 @@ class GroupsClient:
     ) -> dict[Place, OpenTransaction]:
         """By partition the transaction that begins there, as far as it is answered."""
         return open_at(self._connected(), stable, deadline, problems)
+
+    def held(
+        self, stood: Collection[Held], since_ms: int, deadline: float, problems: list[str]
+    ) -> dict[Held, OpenTransaction]:
+        """Of groups that stand in partitions those whose next offset is in an open transaction."""
+        return held(self._connected(), stood, since_ms, deadline, problems)
 
     def deadline_in(self, seconds: float) -> float:
         """The end of a time that begins once there is a client."""
@@ -287,8 +290,7 @@ class GroupsClient:
                 for topic, offsets in (values[number] or {}).items()
                 for partition, offset in offsets.items()
             }
-        turns.answered(answers.committed)
-        turns.end(asked)
+        turns.end(answers.committed, asked)
 
     def _share_groups(self, answers: OffsetAnswers, listed: set[str]) -> list[str]:
         """Share groups, and those of earlier polls that are not listed."""
@@ -330,8 +332,7 @@ class GroupsClient:
                 _problem(answers, f"share group {name}", error)
             elif not error.gone:
                 del answers.committed[name]  # it may still be there
-        turns.answered(answered)
-        turns.end(groups)
+        turns.end(answered, groups)
         self._shared |= {name for name, kind in answers.types.items() if kind == SHARE}
         self._shared -= {
             n for n, offsets in answers.committed.items() if n in groups and not offsets
@@ -390,8 +391,7 @@ class GroupsClient:
                 _problem(answers, f"settings of {name}", errors[number])
             else:
                 answers.settings[name] = values[number]
-        turns.answered(answers.settings)
-        turns.end(names)
+        turns.end(answers.settings, names)
 
     def _read(
         self,

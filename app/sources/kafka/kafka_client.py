@@ -53,6 +53,7 @@ RIGHTS = {
     "settings": "DescribeConfigs on Topic",
     "producers": "Read on Topic",
     "committed": "Describe on Group",
+    "settled": "Describe on Group",
     "consumers": "Describe on Group",
     "described": "Describe on TransactionalId",
     "quotas": "DescribeConfigs on Cluster",
@@ -143,6 +144,11 @@ class KafkaClient:
         """Of each group its offsets by topic and partition."""
         return self._send("committed", deadline, _lists(groups, GROUPS))
 
+    def settled(self, stood: Mapping[str, Sequence[Place]], deadline: float) -> Request:
+        """Of each group its offsets by topic and partition, as far as they are in no open
+        transaction."""
+        return self._send("settled", deadline, json.dumps(list(stood.items())))
+
     def consumers(self, groups: Sequence[str], deadline: float) -> Request:
         """Of each group the [client id, host, [[topic, partition], …]] of its members, its epoch and
         that of its target assignment, both None for classic groups."""
@@ -171,9 +177,13 @@ class KafkaClient:
         transaction or None] of its producers."""
         return self._send("producers", deadline, _lists(places, STATES))
 
-    def transactions(self, ids: Collection[int], deadline: float) -> list[tuple[str, int, str]]:
-        """[transactional id, producer id, state] of some producer ids, or without any of all."""
-        listed = self._send("transactions", deadline, json.dumps(sorted(ids)))
+    def transactions(
+        self, ids: Collection[int], deadline: float, states: Sequence[str] = ()
+    ) -> list[tuple[str, int, str]]:
+        """[transactional id, producer id, state] of some producer ids, or without any of all, in some
+        states, or without any in all."""
+        asked = json.dumps(sorted(ids)), json.dumps(states)
+        listed = self._send("transactions", deadline, *asked)
         ids_there: list[tuple[str, int, str]] = listed.only("the list of transactions", deadline)
         return ids_there
 
@@ -191,6 +201,11 @@ class KafkaClient:
         """Of each entity with limits its names by type, None for a default, and its values by key."""
         found = self._send("quotas", deadline).only("client quotas", deadline)
         return [(names, values) for names, values in found]
+
+    def features(self, deadline: float) -> dict[str, int]:
+        """By feature the highest level that a broker supports."""
+        levels: dict[str, int] = self._send("features", deadline).only("features", deadline)
+        return levels
 
     def records(
         self,

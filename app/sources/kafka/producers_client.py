@@ -55,8 +55,7 @@ class ProducersClient:
             for n, place in enumerate(asked)
             if values[n] is not None
         }
-        self._turns.answered(states)
-        self._turns.end(asked)
+        self._turns.end(states, asked)
         return states
 
     def coordinated(
