@@ -45,7 +45,6 @@ def test_bytes_of_polls(
     kafka.create_topic(cluster.topic, partitions)
     for partition in range(partitions):
         cluster.produce(partition, 200, now_ms(), 1000)
-    import collections
 
     with closing(GroupPoller(cluster.settings(), tmp_path)) as poller:
         for number in range(6):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -98,7 +100,7 @@ def test_brokers_from_4_2_forget_a_kind_with_its_last_limit(
     of a poll says of its broker goes before the parameter."""
     sent = [request(at, charged_bytes=1000) for at in (5, 6)]
     set_, removed = (
-        policy(at, {**quota("a", **limits), **said})
+        policy(at, json.dumps(json.loads(quota("a", **limits)) | said))
         for at, limits in ((0, {"producer_byte_rate": 10}), (2, {}))
     )
     first = request(1, charged_bytes=0)
@@ -106,7 +108,7 @@ def test_brokers_from_4_2_forget_a_kind_with_its_last_limit(
     assert [row["charged"] for row in rows["client_quota_stats"]] == charged
     others = quota("b", producer_byte_rate=10)
     set_, removed = (
-        policy(at, {**quota(None, "c", **limits), **said})
+        policy(at, json.dumps(json.loads(quota(None, "c", **limits)) | said))
         for at, limits in ((0, {"producer_byte_rate": 10}), (2, {}))
     )
     rows = judged(set_, first, removed, *sent, policies=(others,), quota_kinds=kinds)

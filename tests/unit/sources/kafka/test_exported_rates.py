@@ -16,6 +16,7 @@ from app.sources.kafka.exported_rates import MOST, ExportedRates, thousandths
 from app.sources.kafka.quotas_poll import exported
 from app.sources.kafka.quotas_source import measured
 from app.sources.polling import Unanswered
+from tests.conftest import ROOT
 from tests.support.servers.admin import AdminServer, status
 
 TEXTS = Path(__file__).parents[3] / "data" / "exporters"
@@ -127,6 +128,25 @@ def test_a_check_counts_the_clients_that_are_measured() -> None:
         one, two = measured(feed).split("; ")
     assert one == "exporter of 1: 8 measured clients"
     assert two.endswith("mapping is strimzi-reporter")
+
+
+def test_a_check_has_the_rules_to_paste() -> None:
+    """Where one rule takes user and client id into the name, or both for one tag; the page has the same."""
+    block = (ROOT / "configs/exporters/rules/jmx-exporter.yml").read_text("utf-8")
+    page = (ROOT / "docs/feeds/kafka-quotas.md").read_text("utf-8")
+    assert block in page.replace("\n  ", "\n").replace("\n- pattern", "\n- pattern")
+    with AdminServer() as exporter:
+        exporter.answers["/kraft"] = "kafka_server_fetch_user_alice_byte_rate 1.0\n"
+        exporter.answers["/older"] = 'kafka_server_quota_byte_rate{resource="Fetch, user=a"} 1.0\n'
+        exporter.answers["/right"] = "\n".join(lines("jmx-exporter"))
+        for path, with_rules in (("kraft", True), ("older", True), ("right", False)):
+            quotas = {"exporters": {"1": f"{exporter.url}/{path}"}}
+            options = {"kafka.bootstrap.servers": "h:1"}
+            source = {"format": "kafka_quotas", "options": options, "quotas": quotas}
+            (feed,) = load_settings(None, {"source": source}).feeds
+            said, _, rules = measured(feed).partition("\n")
+            assert (rules == block.rstrip()) is with_rules
+            assert ("before all others" in said) is with_rules
 
 
 def test_the_reporter_of_strimzi() -> None:
