@@ -50,7 +50,7 @@ from app.sources.kafka.turns import Turns, share
 
 SAMPLE = 20
 """Records that are read at a position, for the size of the messages there."""
-SAMPLE_BYTES = 64 << 10
+SAMPLE_BYTES = 16 << 10
 MOST_DESCRIBED = 500
 """Most groups whose consumers one poll asks for."""
 MOST_STABLE = 10_000

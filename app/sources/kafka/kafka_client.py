@@ -55,11 +55,14 @@ RIGHTS = {
     "committed": "Describe on Group",
     "settled": "Describe on Group",
     "consumers": "Describe on Group",
+    "shareConsumers": "Describe on Group",
+    "shareOffsets": "Describe on Group",
     "described": "Describe on TransactionalId",
     "quotas": "DescribeConfigs on Cluster",
     "acls": "Describe on Cluster",
+    "create": "Create on Topic",
 }
-"""What an ACL must allow, by request."""
+"""What an ACL must allow, by request; lists leave out what this user may not see."""
 DISCONNECTED = "the broker closed the connection, or its answer took longer than timeout_ms"
 TOPIC_LIST = "the list of topics"
 BY_NAME = "they are those of Kafka's Java client, by its own names"
@@ -227,7 +230,8 @@ class KafkaClient:
             "key.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
             "value.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
             "max.partition.fetch.bytes": str(min(size, 1 << 20)),
-            "max.poll.records": "10000",
+            # Of a partition that has given all that has come the consumer fetches more at once.
+            "max.poll.records": str(min(records, 10_000)),
             "fetch.max.bytes": str(FETCH_BYTES),
             "fetch.max.wait.ms": "100",
         }

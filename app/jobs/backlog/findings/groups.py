@@ -35,7 +35,7 @@ WITH newest AS (
 SELECT cluster, "group", topic, state = 'pending_offsets' AS pending, count(*) AS partitions,
   any_value(transactional_id) AS transactional_id, any_value(producer_id) AS producer_id
 FROM newest WHERE state IN ('open_transaction', 'pending_offsets')
-GROUP BY ALL ORDER BY cluster, "group", topic
+GROUP BY ALL ORDER BY cluster, "group", topic, pending
 """
 _SOON = """
 SELECT cluster, "group", topic, min(time_to_loss_s) AS left_s,
