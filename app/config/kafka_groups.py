@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from app.config import kafka_options
-from app.config.base import Milliseconds, Polled, Text, as_text, resolved, shown
+from app.config.base import Milliseconds, Polled, Positive, Text, as_text, resolved, shown
 from app.config.kafka_topics import ChosenTopics, Names, chosen
 
 WHERE = "source.groups"
@@ -22,6 +22,8 @@ class KafkaGroupsSettings(ChosenTopics, Polled):
     groups: Names = []
     publish_times: bool = True
     publish_reads: Milliseconds = 500
+    publish_bytes: Positive = 4 << 20
+    """Most bytes that reads take in a minute."""
     bytes_per_message: Annotated[int, Field(ge=0)] | None = None
     retention_as_quota: bool = True
 

@@ -39,8 +39,9 @@ LOG = np.int64(0)
 """The one ledger of a partition."""
 WITH_LOG = np.int64(3)
 """Of a group that has ended: its log was deleted, or it is followed no longer."""
-WAITS, WAITED = np.int64(1), np.int64(2)
-"""A group waits for a transaction; an earlier record of its offset has said so."""
+WAITS, PENDING, EARLIER = np.int64(1), np.int64(3), np.int64(1)
+"""A group waits for a transaction at the last stable offset, or since its next offset is in it; with
+EARLIER added, an earlier record of its offset has said so."""
 LONGEST_S = np.int64(10**9)
 MOST_BYTES = np.int64(2**62)
 """A retention above these is none."""
@@ -99,7 +100,7 @@ def entry_seen(w: Store, f: Feed, i: Int) -> None:
 
 @compiled
 def _forget_transaction(c: Record) -> None:
-    c["waits"], c["held"], c["told"] = 0, NOBODY, 0
+    c["waits"], c["told"] = 0, 0
     c["transaction"], c["producer"], c["begun_ms"] = NOBODY, NULL, NULL
 
 
@@ -182,7 +183,7 @@ def committed(w: Store, o: Out, f: Feed, i: Int) -> None:
     c["unread"], c["unread_end"] = f.unread[i], _end(w, key)
     c["client"], c["host"], c["type"] = f.client[i], f.host[i], f.group_type[i]
     if stands and c["waits"] != 0:
-        c["waits"] = WAITED  # a `group_state` that follows says it again
+        c["waits"] += c["waits"] % 2  # EARLIER: a `group_state` that follows says it again
     else:
         _forget_transaction(c)
     _count_lost(w, o, f, i, j)
@@ -196,9 +197,10 @@ def _waits(w: Store, f: Feed, i: Int) -> None:
     if j < 0 or w.cursors[j]["ledger"] == NULL or w.cursors[j]["ended"] != 0:
         return
     c = w.cursors[j]
-    if c["waits"] == 0 or c["held"] != f.state[i]:
+    waits = PENDING if f.state[i] == w.settings[0]["pending"] else WAITS
+    if c["waits"] != waits and c["waits"] != waits + EARLIER:
         _forget_transaction(c)
-    c["waits"], c["held"] = WAITS, f.state[i]
+    c["waits"] = waits
     if f.pid[i] != NULL and (
         c["producer"] != f.pid[i]
         or c["transaction"] != f.transaction[i]
@@ -277,7 +279,9 @@ def _state_of(w: Store, key: Int, c: Record) -> Int:
         return NOBODY
     if c["entry"] + 1 > end:
         return p["ahead"]
-    return c["held"] if c["waits"] == WAITS and c["entry"] + 1 < end else p["committed"]
+    if c["entry"] + 1 < end and c["waits"] == PENDING:
+        return p["pending"]
+    return p["open"] if c["waits"] == WAITS and c["entry"] + 1 < end else p["committed"]
 
 
 @compiled

@@ -205,7 +205,6 @@ CURSOR = _layout(
     "left_unread",
     "answered_ms",
     "waits",
-    "held",
     "transaction",
     "producer",
     "begun_ms",
@@ -231,9 +230,9 @@ the state of the last row and the one that a record states (names, -1: none), wh
 ended (2: its state has, 3: see `groups.WITH_LOG`), the offset below which nothing more can be lost,
 the records after its offset while the log ends at `unread_end` (NULL: not counted), the unread
 records of an offset that has expired since the last check, and the time of its last state.
-`waits`: whether an open transaction holds the group (see `groups.WAITS`; 0: the next four mean
-nothing); `held`: the state that says how (a name); the id of the transaction (a name, -1: not known),
-its producer and begin (NULL: not known); `told`: the last row has them. `client`, `host`: the consumer
+`waits`: whether an open transaction holds the group (see `groups.WAITS`; 0: the next three mean
+nothing); its id (a name, -1: not known), producer and begin (NULL: not known); `told`: the last row has
+them. `client`, `host`: the consumer
 that the partition is assigned to (names, -1: not known); `type` of the group likewise. A group with a
 stated state has no offset, and in place of `unread` and `unread_end` the epochs of the group and of its
 assignment (NULL: not known).

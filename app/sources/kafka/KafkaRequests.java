@@ -38,6 +38,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
@@ -342,14 +343,14 @@ public final class KafkaRequests {
     }
 
     /** A reader from positions [topic, partition, offset, end], each partition once. It takes so many
-     * records of each, or so many bytes. */
-    public static Reader reader(String options, String positions, int records, long bytes)
+     * records of each, or so many bytes, and none once so many have come of all. */
+    public static Reader reader(String options, String positions, int records, long bytes, long most)
             throws Exception {
         ClassLoader before = load(KafkaRequests.class.getClassLoader());
         try {
             Map given = map(options);
             separate(given, before);
-            return new Reader(given, list(positions), records, bytes);
+            return new Reader(given, list(positions), records, bytes, most);
         } finally {
             load(before);
         }
@@ -728,7 +729,11 @@ public final class KafkaRequests {
         private final Map open = new LinkedHashMap();
         /* By partition: its number in the request, its end, records and bytes that are left. */
 
-        Reader(Map options, List positions, int records, long bytes) {
+        private final long most;
+        private long come;
+
+        Reader(Map options, List positions, int records, long bytes, long most) {
+            this.most = most;
             this.consumer = new KafkaConsumer(options);
             for (int i = 0; i < positions.size(); i++) {
                 List position = (List) positions.get(i);
@@ -746,7 +751,8 @@ public final class KafkaRequests {
          * What has come after so long at most: `records` as [number of the partition, offset,
          * timestamp or null, bytes of key and value, bytes of headers]; `ended` as [number, whether
          * the end of the log was reached], nothing more comes of them; `errors` as [number, names of
-         * the exception and its message].
+         * the exception and its message]; `left`, the number of partitions of which more may come;
+         * `size`, the bytes of answers since the call before.
          */
         public String poll(int waitMs) throws Exception {
             List records = new ArrayList();
@@ -772,11 +778,27 @@ public final class KafkaRequests {
             } catch (KafkaException error) {
                 refuse(null, error, errors);
             }
+            long before = come;
+            come = received();
+            document.put("size", Long.valueOf(come - before));
+            document.put("left", Integer.valueOf(come < most ? open.size() : 0));
             return JSON.writeValueAsString(document);
         }
 
         public void close() {
             consumer.close(Duration.ZERO);
+        }
+
+        /** The bytes of all answers. */
+        private long received() {
+            for (Object each : consumer.metrics().values()) {
+                Metric metric = (Metric) each;
+                if (metric.metricName().name().equals("incoming-byte-total")
+                        && metric.metricName().group().equals("consumer-metrics")) {
+                    return ((Number) metric.metricValue()).longValue();
+                }
+            }
+            return 0L;
         }
 
         private void take(ConsumerRecord record, List records, List ended) {

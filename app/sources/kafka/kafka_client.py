@@ -216,10 +216,12 @@ class KafkaClient:
         deadline: float,
         records: int,
         size: int = 1 << 40,
+        most: int = 1 << 60,
         isolation: str = "read_committed",
     ) -> Iterator[PolledRecords]:
         """What comes of partitions from an offset up to an end until `deadline`: so many records
-        of each at most, or so many bytes. A partition occurs once."""
+        of each at most, or so many bytes; no more is asked for once `most` bytes have come of
+        all. A partition occurs once."""
         options = {
             "group.id": "weir",
             **self._client_options(),
@@ -230,18 +232,17 @@ class KafkaClient:
             "key.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
             "value.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
             "max.partition.fetch.bytes": str(min(size, 1 << 20)),
-            # Of a partition that has given all that has come the consumer fetches more at once.
-            "max.poll.records": str(min(records, 10_000)),
-            "fetch.max.bytes": str(FETCH_BYTES),
+            "max.poll.records": "10000",
+            "fetch.max.bytes": str(min(FETCH_BYTES, most)),
             "fetch.max.wait.ms": "100",
         }
         asked = [[*place, offset, end] for place, offset, end in positions]
-        reader = self._made("reader", json.dumps(options), json.dumps(asked), records, size)
+        reader = self._made("reader", json.dumps(options), json.dumps(asked), records, size, most)
         left = len(asked)
         try:
             while left and not self._stopping.is_set() and time.monotonic() < deadline:
                 part = PolledRecords(**json.loads(reader.poll(READ_MS)))
-                left -= len(part.ended) + len(part.errors)
+                left = part.left
                 errors = [(number, self.error(texts)) for number, texts in part.errors]
                 yield part._replace(errors=errors)
         finally:
@@ -422,6 +423,10 @@ class PolledRecords(NamedTuple):
     """Partitions of which no more comes, and whether the end of their log was reached."""
     errors: list[tuple[int, Any]]
     """Partitions that cannot be read, and why."""
+    left: int
+    """Partitions of which more may come."""
+    size: int = 0
+    """Bytes of the answers since the call before."""
 
 
 def _lists(items: Collection[Any], most: int) -> str:

@@ -46,7 +46,6 @@ class ProducersClient:
         self, places: Sequence[Place], deadline: float, problems: list[str]
     ) -> dict[Place, list[IdState]]:
         """By partition the states of its leader; what is missing is in `problems`."""
-        self._turns.begin()
         asked = self._turns.sorted(places)
         values, errors = self._client.producers(asked, deadline).result(deadline)
         problems += [f"partition {asked[n].text}: {error.text}" for n, error in errors.items()]

@@ -19,17 +19,14 @@ class Turns:
         """By thing the poll that had its newest answer."""
         self._polls = 0
 
-    def begin(self) -> None:
-        """A poll begins."""
-        self._polls += 1
-
     def sorted(self, items: Collection[K]) -> list[K]:
         """The items in their turns."""
         answered = self._answered
         return sorted(sorted(items), key=lambda item: answered.get(item, 0))
 
     def end(self, answered: Collection[K], items: Collection[Any]) -> None:
-        """Some have an answer of this poll; forget all but `items`."""
+        """Some have an answer of this poll, which ends; forget all but `items`."""
+        self._polls += 1
         every = self._answered | dict.fromkeys(answered, self._polls)
         self._answered = {item: every[item] for item in items if item in every}
 
