@@ -66,6 +66,22 @@ def test_the_jmx_exporter_with_its_rules_for_kafka() -> None:
     ]
 
 
+@pytest.mark.parametrize("release", ["4.4.0", "4.1.0", "3.9.2"])
+def test_the_jmx_exporter_on_brokers_of_three_releases(release: str) -> None:
+    """Agent 1.0.1 with the rules to paste before all others, a page of each broker."""
+    answers = rates("jmx-exporter")
+    records = answers.records(lines(f"jmx-kafka-{release}"), 0)
+    throttled = [("fetch", "", "reader", 1_997_711, 5_010_500)] if release == "3.9.2" else []
+    assert [each for each in shown(records) if each[0] == "fetch"] == throttled
+    assert [each[:3] for each in shown(records) if each[0] != "fetch"] == [
+        ("produce", "ANONYMOUS", ""),
+        ("produce", "ANONYMOUS", 'a:b"c,d'),
+        ("request", "ANONYMOUS", ""),
+    ]
+    assert all(record["value_milli"] > 1000 for record in records)
+    assert list(answers.left.problems()) == [] and not answers.unruled
+
+
 def test_rules_that_take_two_tags_for_one_are_seen() -> None:
     """Those of the JMX exporter before it had rules for users."""
     answers = rates("jmx-exporter")
@@ -91,7 +107,12 @@ def test_rules_that_take_two_tags_for_one_are_seen() -> None:
             "jmx-exporter",
             r"it has kafka_server_quota_\w+: mapping is jmx-exporter",
         ),
-        (  # the rules of kafka-kraft-3_0_0.yml
+        (  # the same brokers with rules in the order of kafka-kraft-3_0_0.yml
+            "jmx-exporter",
+            "jmx-kraft-rules-4.4.0",
+            r"it has kafka_server_produce_user_anonymous_byte_rate: a rule before the quota rules",
+        ),
+        (
             "jmx-exporter",
             "kafka_server_produce__user_alice__client_id_app_byte_rate 960.0",
             r"it has kafka_server_produce__user_alice__client_id_app_byte_rate: a rule before the quota"
