@@ -781,7 +781,9 @@ public final class KafkaRequests {
             long before = come;
             come = received();
             document.put("size", Long.valueOf(come - before));
-            document.put("left", Integer.valueOf(come < most ? open.size() : 0));
+            // The consumer has asked for the next answer, which may be as large.
+            boolean more = come + come - before < most;
+            document.put("left", Integer.valueOf(more ? open.size() : 0));
             return JSON.writeValueAsString(document);
         }
 

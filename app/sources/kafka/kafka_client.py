@@ -233,7 +233,7 @@ class KafkaClient:
             "value.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
             "max.partition.fetch.bytes": str(min(size, 1 << 20)),
             "max.poll.records": "10000",
-            "fetch.max.bytes": str(min(FETCH_BYTES, most)),
+            "fetch.max.bytes": str(min(FETCH_BYTES, most // 4)),
             "fetch.max.wait.ms": "100",
         }
         asked = [[*place, offset, end] for place, offset, end in positions]
