@@ -61,7 +61,6 @@ def test_bytes_of_polls(
             passing.clear()
             poller.poll_once(now_ms())
             assert poller.last.problems == []
-            print(partitions, records, number, passing.bytes, passing.answered)
     assert 14 * records * 1000 < passing.bytes < most
     page = (ROOT / "docs" / "feeds" / "kafka-groups.md").read_text("utf-8")
     assert f"| {partitions:,} | {records} kB | {most / 1e6:g} MB |" in page
