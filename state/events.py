@@ -114,8 +114,8 @@ def _columns() -> tuple[Column, ...]:
             text,
             "no_offset, unknown_group, share_group or empty_id; of its consumers stable,"
             " rebalancing, empty or dead; known = it ends; open_transaction = its offset is the last"
-            " stable one, with the producer_id, the transactional id as producer_name and the begin"
-            " as publish_time_ms (Kafka)",
+            " stable one, pending_offsets = its next one is in a transaction, with the producer_id,"
+            " the transactional id as producer_name and the begin as publish_time_ms (Kafka)",
         ),
         Column(
             "client_host",

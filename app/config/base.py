@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from app.address import parsed
 from app.errors import UserError
@@ -25,6 +25,8 @@ UNIT_OF_KEY = {
     1000: re.compile(r"((?<!_per)_s|[._]seconds|Seconds)$"),
 }
 """Milliseconds in a unit, by the ending of the key's name."""
+DAY_MS = 86_400_000
+Text = Annotated[str, Field(min_length=1)]
 Milliseconds = parameters.Milliseconds
 Positive = parameters.Positive
 
@@ -53,6 +55,17 @@ class Model(parameters.Section):
 
     def __repr_args__(self) -> Any:
         return [(name, without_secrets(value)) for name, value in super().__repr_args__()]
+
+
+class Polled(Model):
+    """A cluster that is polled, and where the polls are stored."""
+
+    cluster: Text = "kafka"
+    interval_ms: Positive = 60_000
+    timeout_ms: Positive = 10_000
+    """Longest time for one answer."""
+    spool: Text | None = None
+    keep_ms: Milliseconds = 7 * DAY_MS
 
 
 def in_units(section: Any) -> Any:

@@ -7,28 +7,25 @@ from typing import Annotated, Any
 from pydantic import Field, field_validator, model_validator
 
 from app.config import kafka_options
-from app.config.base import Milliseconds, Positive, as_text, resolved, shown
-from app.config.kafka_topics import DAY_MS, ChosenTopics, Names, chosen
+from app.config.base import Milliseconds, Polled, Positive, Text, as_text, resolved, shown
+from app.config.kafka_topics import ChosenTopics, Names, chosen
 
 WHERE = "source.groups"
 """The place of these settings in the configuration; messages name keys below it."""
 
 
-class KafkaGroupsSettings(ChosenTopics):
+class KafkaGroupsSettings(ChosenTopics, Polled):
     """A Kafka cluster: the groups and topics that are polled, and where the polls are stored."""
 
-    cluster: Annotated[str, Field(min_length=1)] = "kafka"
-    broker: Annotated[str, Field(min_length=1)] = "kafka"
+    broker: Text = "kafka"
     options: dict[str, str] = {}
     groups: Names = []
     publish_times: bool = True
     publish_reads: Milliseconds = 500
+    publish_bytes: Positive = 4 << 20
+    """Most bytes that reads take in a minute."""
     bytes_per_message: Annotated[int, Field(ge=0)] | None = None
     retention_as_quota: bool = True
-    interval_ms: Positive = 60_000
-    timeout_ms: Positive = 10_000
-    spool: Annotated[str, Field(min_length=1)] | None = None
-    keep_ms: Milliseconds = 7 * DAY_MS
 
     _text = field_validator("options", mode="before")(as_text)
 

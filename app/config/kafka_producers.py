@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pydantic import field_validator, model_validator
 
-from pydantic import Field, field_validator, model_validator
-
-from app.config.base import Milliseconds, Model, Positive, TimeZone
-from app.config.kafka_topics import DAY_MS, ChosenTopics, NameOrPattern, chosen
+from app.config.base import Model, Polled, Positive, Text, TimeZone
+from app.config.kafka_topics import ChosenTopics, NameOrPattern, chosen
 
 WHERE = "source.producers"
 """The place of these settings in the configuration; messages name keys below it."""
-Text = Annotated[str, Field(min_length=1)]
 
 
 class OwnerRule(Model):
@@ -36,21 +33,17 @@ class OwnerRule(Model):
         return client_id is not None and chosen(client_id, [self.client_id])
 
 
-class KafkaProducersSettings(ChosenTopics):
+class KafkaProducersSettings(ChosenTopics, Polled):
     """The producer states of a Kafka cluster that are polled, their owners, and where the polls are
     stored. The connection is in the options of the source.
     """
 
-    cluster: Text = "kafka"
     owners: list[OwnerRule] = []
     acls: bool = False
     request_logs: Text | None = None
     time_zone: TimeZone = "UTC"
     bytes_per_state: Positive = 424
     interval_ms: Positive = 10_000
-    timeout_ms: Positive = 10_000
-    spool: Text | None = None
-    keep_ms: Milliseconds = 7 * DAY_MS
 
     @field_validator("request_logs")
     @classmethod

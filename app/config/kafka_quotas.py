@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import ValidationError, field_validator
 
-from app.config.base import Milliseconds, Model, Positive, resolved, variable_address
+from app.config.base import Polled, Positive, Text, resolved, variable_address
 from app.config.exporters import ExporterMapping, shipped_mappings
-from app.config.kafka_topics import DAY_MS
 from app.config.reading import describe, read_yaml
 from app.errors import UserError
 from app.terminal.secrets import without_secrets
 
 WHERE = "source.quotas"
 """The place of these settings in the configuration; messages name keys below it."""
-Text = Annotated[str, Field(min_length=1)]
 
 
-class KafkaQuotasSettings(Model):
+class KafkaQuotasSettings(Polled):
     """The limits of a Kafka cluster's clients that are polled, exporters of its brokers' metrics, and
     where the polls are stored. The connection is in the options of the source.
     """
 
-    cluster: Text = "kafka"
     exporters: dict[str, Text] = {}
     """By broker, as its records name it, the address at which its metrics are."""
     mapping: Text = "jmx-exporter"
     """One of those that ship, or a file."""
     interval_ms: Positive = 15_000
-    timeout_ms: Positive = 10_000
-    spool: Text | None = None
-    keep_ms: Milliseconds = 7 * DAY_MS
 
     @field_validator("exporters")
     @classmethod

@@ -9,7 +9,6 @@ from pydantic import AfterValidator, BeforeValidator
 
 from app.config.base import Model
 
-DAY_MS = 86_400_000
 PATTERN, INTERNAL = "^", "__"
 """The beginning of a pattern, and that of the name of an internal topic of Kafka or a tool."""
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")

@@ -7,17 +7,16 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from app.config.base import Milliseconds, Positive
+from app.config.base import Polled
 from app.config.pulsar_access import PulsarWeb
 
 WHERE = "source.admin"
 """The place of these settings in the configuration; messages name keys below it."""
-DAY_MS = 86_400_000
 Scope = Literal["namespace", "topic", "resource_group", "broker"]
 _NAMESPACE = re.compile(r"[^/\s]+/[^/\s]+")
 
 
-class PulsarAdminSettings(PulsarWeb):
+class PulsarAdminSettings(PulsarWeb, Polled):
     """A Pulsar cluster: what is polled, how often, and where the polls are stored."""
 
     where: ClassVar[str] = WHERE
@@ -28,9 +27,6 @@ class PulsarAdminSettings(PulsarWeb):
     topics: list[str] = []
     policies: list[Scope] = ["namespace", "topic", "resource_group", "broker"]
     publish_times: bool = True
-    interval_ms: Positive = 60_000
-    spool: Annotated[str, Field(min_length=1)] | None = None
-    keep_ms: Milliseconds = 7 * DAY_MS
 
     @field_validator("namespaces")
     @classmethod

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
+from app.config.base import Polled
 from app.errors import UserError, reason
 from app.sources.lasting import SHOWN, Problems
 from app.sources.pulsar.admin_documents import Record
@@ -46,25 +46,6 @@ def noted(problems: list[str], about: str = "") -> Iterator[None]:
         if isinstance(error, UserError) and not isinstance(error, Unanswered):
             raise
         problems.append(f"{about}{told(error)}")
-
-
-class Polled(Protocol):
-    """The settings that polled feeds share."""
-
-    @property
-    def interval_ms(self) -> int:
-        """Time from one poll to the next."""
-        ...
-
-    @property
-    def timeout_ms(self) -> int:
-        """How long an answer may take."""
-        ...
-
-    @property
-    def keep_ms(self) -> int:
-        """How long a file is kept."""
-        ...
 
 
 MOST_OF_PROBLEM = 1000

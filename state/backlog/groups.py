@@ -39,8 +39,9 @@ LOG = np.int64(0)
 """The one ledger of a partition."""
 WITH_LOG = np.int64(3)
 """Of a group that has ended: its log was deleted, or it is followed no longer."""
-WAITS, WAITED = np.int64(1), np.int64(2)
-"""A group waits for a transaction; an earlier record of its offset has said so."""
+WAITS, PENDING, EARLIER = np.int64(1), np.int64(3), np.int64(1)
+"""A group waits for a transaction at the last stable offset, or since its next offset is in it; with
+EARLIER added, an earlier record of its offset has said so."""
 LONGEST_S = np.int64(10**9)
 MOST_BYTES = np.int64(2**62)
 """A retention above these is none."""
@@ -182,7 +183,7 @@ def committed(w: Store, o: Out, f: Feed, i: Int) -> None:
     c["unread"], c["unread_end"] = f.unread[i], _end(w, key)
     c["client"], c["host"], c["type"] = f.client[i], f.host[i], f.group_type[i]
     if stands and c["waits"] != 0:
-        c["waits"] = WAITED  # a `group_state` that follows says it again
+        c["waits"] += c["waits"] % 2  # EARLIER: a `group_state` that follows says it again
     else:
         _forget_transaction(c)
     _count_lost(w, o, f, i, j)
@@ -190,15 +191,16 @@ def committed(w: Store, o: Out, f: Feed, i: Int) -> None:
 
 @compiled
 def _waits(w: Store, f: Feed, i: Int) -> None:
-    """The offset of a group is the last stable one. A record without a producer leaves that which an
-    earlier one has named."""
+    """An open transaction holds a group, in the way of its state. A record without a producer leaves
+    that which an earlier one has named."""
     j = find_cursor(w, f.key[i], f.name[i])
     if j < 0 or w.cursors[j]["ledger"] == NULL or w.cursors[j]["ended"] != 0:
         return
     c = w.cursors[j]
-    if c["waits"] == 0:
+    waits = PENDING if f.state[i] == w.settings[0]["pending"] else WAITS
+    if c["waits"] != waits and c["waits"] != waits + EARLIER:
         _forget_transaction(c)
-    c["waits"] = WAITS
+    c["waits"] = waits
     if f.pid[i] != NULL and (
         c["producer"] != f.pid[i]
         or c["transaction"] != f.transaction[i]
@@ -209,10 +211,16 @@ def _waits(w: Store, f: Feed, i: Int) -> None:
 
 
 @compiled
+def _holds(w: Store, state: Int) -> bool:
+    """Whether in this state an open transaction holds a group."""
+    return state == w.settings[0]["open"] or state == w.settings[0]["pending"]
+
+
+@compiled
 def stated(w: Store, f: Feed, i: Int) -> None:
     """Apply a state without an offset, which `known` ends, or that beside one."""
     key, name = f.key[i], f.name[i]
-    if f.state[i] == w.settings[0]["open"]:
+    if _holds(w, f.state[i]):
         _waits(w, f, i)
         return
     if f.state[i] == w.settings[0]["known"]:
@@ -271,6 +279,8 @@ def _state_of(w: Store, key: Int, c: Record) -> Int:
         return NOBODY
     if c["entry"] + 1 > end:
         return p["ahead"]
+    if c["entry"] + 1 < end and c["waits"] == PENDING:
+        return p["pending"]
     return p["open"] if c["waits"] == WAITS and c["entry"] + 1 < end else p["committed"]
 
 
@@ -406,7 +416,7 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
         row["age_state"], row["age_s"], row["oldest_ms"] = NOBODY, NULL, NULL
         row["limit_s"], row["limit_bytes"] = NOBODY, NOBODY
         row["growth"], row["commits"], row["to_drain"], row["to_loss"] = _NAN, _NAN, _NAN, _NAN
-        waits = state == p["open"]
+        waits = _holds(e, state)
         with_offset = waits or state == p["committed"] or state == p["ahead"]
         if with_offset:
             _measure(w, key, j, row)

@@ -40,7 +40,15 @@ BROKER_TIME, PUBLISH_TIME, LEDGER_CLOSE, KEPT, NO_SOURCE, SEEN = codes(6)
 """`SEEN`, of samples alone: when a Kafka poll first had the record within the log."""
 GROUP_AGES = ("known", "first_seen", "nothing_unread", "other_unit", "unknown")
 READ, FIRST_SEEN, NOTHING_UNREAD, OTHER_UNIT, UNKNOWN = codes(5)
-GROUP_STATES = ("committed", "ahead", "gone", "offsets_expired", "known", "open_transaction")
+GROUP_STATES = (
+    "committed",
+    "ahead",
+    "gone",
+    "offsets_expired",
+    "known",
+    "open_transaction",
+    "pending_offsets",
+)
 """States of a group that the job finds out, the one that ends a state from outside, and the one that a
 record states beside an offset."""
 ACTIONS = (
@@ -110,9 +118,10 @@ SETTINGS = _layout(
     "expired",
     "known",
     "open",
+    "pending",
 )
 """One element: the parameters, the used length of each array, the rows of this call. `rank`: number
-of shared records that are not later than `rank_ms`. The last six are the names of GROUP_STATES.
+of shared records that are not later than `rank_ms`. The last seven are the names of GROUP_STATES.
 """
 
 KEY = _layout(
@@ -221,11 +230,12 @@ the state of the last row and the one that a record states (names, -1: none), wh
 ended (2: its state has, 3: see `groups.WITH_LOG`), the offset below which nothing more can be lost,
 the records after its offset while the log ends at `unread_end` (NULL: not counted), the unread
 records of an offset that has expired since the last check, and the time of its last state.
-`waits`: whether the offset is the last stable one, before an open transaction (see `groups.WAITS`;
-0: the next three mean nothing); its id (a name, -1: not known), producer and begin (NULL: not
-known); `told`: the last row has them. `client`, `host`: the consumer that the partition is assigned
-to (names, -1: not known); `type` of the group likewise. A group with a stated state has no offset, and
-in place of `unread` and `unread_end` the epochs of the group and of its assignment (NULL: not known).
+`waits`: whether an open transaction holds the group (see `groups.WAITS`; 0: the next three mean
+nothing); its id (a name, -1: not known), producer and begin (NULL: not known); `told`: the last row has
+them. `client`, `host`: the consumer
+that the partition is assigned to (names, -1: not known); `type` of the group likewise. A group with a
+stated state has no offset, and in place of `unread` and `unread_end` the epochs of the group and of its
+assignment (NULL: not known).
 The other fields are of one pass: entries and bytes after its mark-delete, and the effects of an
 eviction.
 """

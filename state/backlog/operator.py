@@ -134,7 +134,7 @@ class Backlog(SharedWallJob[Shard]):
             **{
                 field: s.names.intern_one(name)
                 for field, name in zip(
-                    ("committed", "ahead", "gone", "expired", "known", "open"),
+                    ("committed", "ahead", "gone", "expired", "known", "open", "pending"),
                     L.GROUP_STATES,
                     strict=True,
                 )

@@ -159,8 +159,8 @@ def _outputs() -> tuple[Output, ...]:
             "state",
             TEXT,
             "committed, ahead, open_transaction = committed at the last stable offset, so that"
-            " nothing more can be read, no_offset, offsets_expired or gone; the last two end a"
-            " group's rows",
+            " nothing more can be read, pending_offsets = its next offset is in an open transaction,"
+            " no_offset, offsets_expired or gone; the last two end a group's rows",
         ),
         *offsets,
         TableColumn("lag", LONG, "log_end - committed, as Kafka counts; below 0 if ahead"),
@@ -209,9 +209,9 @@ def _outputs() -> tuple[Output, ...]:
         TableColumn(
             "state",
             TEXT,
-            "committed, ahead, open_transaction, no_offset, offsets_expired, unknown_group, share_group,"
-            " empty_id, gone, or known = it is over; of its consumers stable, rebalancing,"
-            " empty = there are none, or dead",
+            "committed, ahead, open_transaction, pending_offsets, no_offset, offsets_expired,"
+            " unknown_group, share_group, empty_id, gone, or known = it is over; of its consumers"
+            " stable, rebalancing, empty = there are none, or dead",
         ),
         TableColumn("before", TEXT, "state before; null = first sight, or committed since then"),
         *offsets,
@@ -219,13 +219,14 @@ def _outputs() -> tuple[Output, ...]:
             "unread",
             LONG,
             "records without an offset of the group, unread when its offset expired, or behind"
-            " an open transaction; null for other states",
+            " an open transaction, or while one has its next offset; null for other states",
         ),
         TableColumn(
             "transactional_id",
             TEXT,
-            "of open_transaction: the transaction that ends at no later offset than the group's;"
-            " null if the coordinator does not know it, or was not asked",
+            "of open_transaction: the transaction that ends at no later offset than the group's; of"
+            " pending_offsets: the one that has its next offset; null if the coordinator does not"
+            " know it, or was not asked",
         ),
         TableColumn("producer_id", LONG, "its producer; null if unknown"),
         TableColumn(

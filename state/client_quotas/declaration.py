@@ -7,7 +7,7 @@ from state.engine.declaration import Declaration
 from state.events import WALL
 
 NAME = "client_quotas"
-STATE_VERSION = 3
+STATE_VERSION = 4
 """Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type",

@@ -107,6 +107,16 @@ def _start_anew(w: World, key: Int) -> None:
 
 
 @compiled
+def _forgets(w: World, key: Int, rank: Int) -> bool:
+    """Apply a document; returns whether the broker forgets a kind of limits because of it."""
+    before = kinds_of(w, key, w.entity[rank])
+    _put_document(w, key, rank)
+    kinds = w.documents[rank]["kinds"]
+    forgets = kinds if kinds >= 0 else w.settings[0]["forgets"]
+    return forgets != 0 and before & ~kinds_of(w, key, w.entity[rank]) != 0
+
+
+@compiled
 def take_shared(w: World, key: Int) -> None:
     """Apply the next shared record to a broker."""
     rank = w.links[key]["next"]
@@ -117,12 +127,9 @@ def take_shared(w: World, key: Int) -> None:
     if what == STARTS:
         _start_anew(w, key)
     elif what >= USED and w.entity[rank] >= 0:
-        before = kinds_of(w, key, w.entity[rank])
-        _put_document(w, key, rank)
-        now = kinds_of(w, key, w.entity[rank])
-        if w.settings[0]["forgets"] != 0 and before & ~now != 0:
+        if _forgets(w, key, rank):
             _begin(w, key, w.keys[key]["began"])
-        w.keys[key]["kinds"] |= now
+        w.keys[key]["kinds"] |= kinds_of(w, key, w.entity[rank])
 
 
 @compiled
@@ -135,7 +142,7 @@ def prepare(w: World, begin_ms: Array) -> None:
     """
     for k in range(len(w.keys)):
         key, begin = np.int64(k), begin_ms[k]
-        had_ms, starts, rank = NULL, False, _ZERO
+        had_ms, starts, forgets, rank = NULL, False, False, _ZERO
         while rank < len(w.documents):
             at_ms, d = w.shared_ms[rank], w.documents[rank]
             if at_ms != NULL and (begin == NULL or at_ms >= begin):
@@ -147,14 +154,15 @@ def prepare(w: World, begin_ms: Array) -> None:
                     elif at_ms > had_ms:
                         starts = True
                 elif d["what"] >= USED and w.entity[rank] >= 0:
-                    _put_document(w, key, rank)
+                    gone = _forgets(w, key, rank)
                     if d["fresh"] != 0:
+                        forgets = forgets or gone
                         w.keys[key]["kinds"] |= kinds_of(w, key, w.entity[rank])
             rank += 1
         w.links[key]["next"] = rank
         if starts:
             _start_anew(w, key)
-        elif w.settings[0]["forgets"] != 0:
+        elif forgets:
             _begin(w, key, w.keys[key]["began"])
 
 

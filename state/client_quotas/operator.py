@@ -29,7 +29,7 @@ from state.client_quotas.layout import NULL, Array, Feed, Out, World
 from state.client_quotas.rows import Rows, close_windows
 from state.client_quotas.sequence import SEQUENCE
 from state.client_quotas.shard import Shard
-from state.client_quotas.shared import LIMITS
+from state.client_quotas.shared import KINDS, LIMITS
 from state.client_quotas.topics import topics_of
 from state.engine import kafka_quota, wall
 from state.engine.documents import Configured
@@ -72,7 +72,7 @@ class ClientQuotas(SharedWallJob[Shard]):
             "mutation_window_ms": int(params["controller_window_ms"]),
             "stat": kafka_quota.STATS.index(params["sampled_stat"]),
             "wraps": int("Q1" in params["defects"]),
-            "forgets": int(params["quota_kinds"] == "in_force"),
+            "forgets": KINDS.index(params["quota_kinds"]),
             "reports": int(params["broker_reports"] == "use"),
             "idle_ms": int(params["idle_state_ms"]),
             "period_ms": self._period_ms,

@@ -7,6 +7,7 @@ limits of an entity, those of the stream hold, since they are what the brokers a
 
 from __future__ import annotations
 
+import json
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +28,9 @@ USED = np.int64(1)
 """`what` of the first kind of document; `layout.OF_USER` and the others count from there."""
 SCOPES = ("user", "client", documents.USER_CLIENT)
 BOUNDS = ("produce", "fetch", "request", "mutation")
+QUOTA_KINDS = "quota_kinds"
+KINDS = ("remembered", "in_force")
+"""What a broker does when the last limit of a kind goes."""
 _NO_BOUND = float("nan")
 
 MEANING = np.dtype(
@@ -36,12 +40,14 @@ MEANING = np.dtype(
         ("user", "<i8"),
         ("client", "<i8"),
         *((bound, "<f8") for bound in BOUNDS),
+        ("kinds", "<i8"),
         ("fresh", "<i8"),
     ],
     align=True,
 )
 """A shared record: a broker start, or the bounds of an entity (NaN: none) with its user and client,
--1 for the default and for the one that it has not."""
+-1 for the default and for the one that it has not. `kinds`: as KINDS has them, -1 where the document
+does not say."""
 
 
 @lru_cache(maxsize=65536)
@@ -51,7 +57,9 @@ def _parsed(text: str) -> Document | None:
         return None
     bounds = (limits.get(key) for key in CLIENT_QUOTAS)
     values = (_NO_BOUND if bound is None else float(bound) for bound in bounds)
-    return int(USED) + SCOPES.index(scope), name, (NONE, NONE, *values)
+    said = json.loads(text).get(QUOTA_KINDS)
+    kinds = KINDS.index(said) if said in KINDS else NONE
+    return int(USED) + SCOPES.index(scope), name, (NONE, NONE, *values, kinds)
 
 
 @lru_cache(maxsize=65536)

@@ -94,7 +94,8 @@ class Limits:
     """The quotas of a broker, and the kinds of entities that ever had one of each type."""
 
     def __init__(self, forgets: bool = False) -> None:
-        """`forgets`: Kafka from 4.2 on, whose kinds are those of the quotas that are set."""
+        """`forgets`: Kafka from 4.2 on, where the last quota of a kind takes it along; for documents
+        that do not say it."""
         self._forgets = forgets
         self._stream: dict[Entity, dict[str, float]] = {}
         self._configured: dict[Entity, dict[str, float]] = {}
@@ -110,8 +111,11 @@ class Limits:
             entity = (None, _name(document["name"]))
         given = document.get("limits", {})
         limits = {name: float(given[key]) for name, key in TYPES.items() if key in given}
+        before = self._in_force(entity)
         (self._stream if of_stream else self._configured)[entity] = limits
-        if self._forgets:
+        kinds = document.get("quota_kinds")
+        forgets = self._forgets if kinds is None else kinds == "in_force"
+        if forgets and before.keys() - self._in_force(entity).keys():
             self.begin()
         self._remember(entity)
 

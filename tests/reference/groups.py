@@ -12,6 +12,9 @@ from tests.reference.backlog import SIZE, TIME, Record, Row
 TABLES = ("group_lag", "group_states", "lost_messages")
 YEAR_2000_MS = 946_684_800_000
 DAY_MS = 86_400_000
+HELD = ("open_transaction", "pending_offsets")
+"""States in which an open transaction holds a group: its offset is the last stable one, or its next
+offset is in the transaction."""
 
 
 def is_kafka(topic: str | None) -> bool:
@@ -43,8 +46,10 @@ class Group:
     expired: int | None = None
     answered_ms: int | None = None
     """Time of its last state."""
-    waits: bool = False
-    """Its offset is the last stable one."""
+    held: str | None = None
+    """The state in which an open transaction holds it, as the poll of its offset says."""
+    held_as: str | None = None
+    """The same of the newest poll that has said so."""
     transaction: tuple[str | None, int | None, int | None] = (None, None, None)
     """The transaction that it waits for: id, producer, begin."""
     consumer: tuple[str | None, str | None] = (None, None)
@@ -142,7 +147,7 @@ class Partition(base.Topic):
         group, offset = self._group(record["subscription"]), entry + 1
         if group.committed is not None and offset < group.committed:
             group.history = []
-        group.waits = False
+        group.held = None
         if group.committed != offset:
             group.transaction, group.told = (None, None, None), False
         timed = base.time_in(record)
@@ -198,7 +203,7 @@ class Partition(base.Topic):
             if name in self._groups:
                 self._groups[name].over = True
             return
-        if state == "open_transaction":
+        if state in HELD:
             self._wait(record)
             return
         group = self._group(name)
@@ -207,7 +212,7 @@ class Partition(base.Topic):
         if group.committed is not None:
             group.expired = self._left(group)
             group.committed, group.oldest, group.safe = None, None, None
-            group.waits, group.transaction, group.told = False, (None, None, None), False
+            group.held, group.transaction, group.told = None, (None, None, None), False
         group.stated, group.answered_ms = state, record["ts_wall_ms"]
         group.type = record.get("group_type")
         group.epochs = (record.get("group_epoch"), record.get("assignment_epoch"))
@@ -216,7 +221,9 @@ class Partition(base.Topic):
         group = self._groups.get(record["subscription"])
         if group is None or group.committed is None or group.ends or group.over:
             return
-        group.waits = True
+        if group.held_as != record["group_state"]:
+            group.transaction, group.told = (None, None, None), False
+        group.held = group.held_as = record["group_state"]
         producer = record.get("producer_id")
         transaction = (record.get("producer_name"), producer, record.get("publish_time_ms"))
         if producer is not None and transaction != group.transaction:
@@ -245,7 +252,7 @@ class Partition(base.Topic):
             return None
         if group.committed > self._end:
             return "ahead"
-        return "open_transaction" if group.waits and group.committed < self._end else "committed"
+        return group.held if group.held and group.committed < self._end else "committed"
 
     def _place(self, group: Group) -> Row:
         topic: str | None = self._topic
@@ -305,7 +312,7 @@ class Partition(base.Topic):
                 "client_host",
             )
         )
-        if state in ("ahead", "committed", "open_transaction"):
+        if state in ("ahead", "committed", *HELD):
             row["client_id"], row["client_host"] = group.consumer
         if state == "ahead":
             group.history = []
@@ -315,12 +322,12 @@ class Partition(base.Topic):
                 "lag_bytes": 0,
                 "age_state": "nothing_unread",
             }
-        elif state in ("committed", "open_transaction"):
+        elif state in ("committed", *HELD):
             self._measure(group, row)
         else:
             group.history = []
         unread = None
-        if state in ("offsets_expired", "open_transaction"):
+        if state in ("offsets_expired", *HELD):
             unread = self._left(group)
         elif state == group.stated and not group.over and self._end is not None:
             unread = self._end - max(self._start or 0, 0)
@@ -328,7 +335,7 @@ class Partition(base.Topic):
             self._changed(group, row, "offsets_expired", group.expired)
         group.expired = None
         changes = state != group.shown
-        waits = state == "open_transaction"
+        waits = state in HELD
         if waits and not group.told:
             changes = True
             if group.shown == state:
@@ -358,7 +365,7 @@ class Partition(base.Topic):
                 **dict(
                     zip(
                         ("transactional_id", "producer_id", "transaction_start_ms"),
-                        group.transaction if state == "open_transaction" else (None,) * 3,
+                        group.transaction if state in HELD else (None,) * 3,
                         strict=True,
                     )
                 ),

@@ -62,6 +62,7 @@ def test_limits_are_told_when_they_change_and_rates_at_every_poll(
 
     (first,) = policies(1)
     assert '"producer_byte_rate": 1000' in first["policy_json"]
+    assert '"quota_kinds": "remembered"' in first["policy_json"]  # Kafka 4.1
     assert policies(2) == []
     kafka.configure(*USER, "--add-config", "consumer_byte_rate=7")
     (second,) = policies(3)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 from deltalake import DeltaTable
 
 from app import sources
@@ -99,6 +99,40 @@ def test_a_group_waits_for_an_open_transaction(
             released.commit("reader", 5, 0)
             poll()
             assert poll()[-1]["transactional_id"] == name
+        until(lambda: poll()[-1]["state"] == "committed")
+
+
+def test_a_groups_next_offset_is_in_a_transaction(
+    released: Cluster, tmp_path: Path, spark: SparkSession
+) -> None:
+    """Its lag grows until that ends, and another group of the topic waits for nothing."""
+    released.produce(0, 5, now_ms())
+    released.commit("moves", 1, 0)
+    released.commit("still", 2, 0)
+    name, found = f"moves-{released.name}", list[Json]()
+    config = {"bootstrap.servers": released.kafka.servers, "group.id": released.group("moves")}
+    producer = Producer(
+        {"bootstrap.servers": config["bootstrap.servers"], "transactional.id": name}
+    )
+    with closing(GroupPoller(released.settings(), tmp_path)) as poller:
+
+        def poll() -> list[Json]:
+            found.extend(records(poller.poll_once(now_ms() + 10_000 * len(found))))
+            assert poller.last.problems == []
+            return states(found)
+
+        with closing(Consumer(config)) as member:
+            producer.init_transactions(30)
+            producer.begin_transaction()
+            producer.send_offsets_to_transaction(
+                [TopicPartition(released.topic, 0, 4)], member.consumer_group_metadata(), 30
+            )
+            assert poll() == []
+            (row,) = poll()
+            assert (row["group"], row["state"]) == (released.group("moves"), "pending_offsets")
+            assert (row["committed"], row["log_end"]) == (1, 5)
+            assert row["transactional_id"] == name and row["producer_id"] >= 0
+            producer.commit_transaction(30)
         until(lambda: poll()[-1]["state"] == "committed")
 
 

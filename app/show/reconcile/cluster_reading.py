@@ -31,8 +31,6 @@ class Reading:
     """Start and end by partition, where both were answered."""
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     """By group that was answered its offsets by partition."""
-    refused: list[list[str]] = field(default_factory=list)
-    """Group and partition of offsets that were answered with an error."""
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -42,7 +40,7 @@ class Reading:
 
     def has_answer(self, place: Place, group: str | None = None) -> bool:
         """Whether it is known what is there, be it nothing."""
-        if group is not None and (group not in self.offsets or [group, place.text] in self.refused):
+        if group is not None and group not in self.offsets:
             return False
         if place.topic not in self.ids:
             return place.topic in self.gone
@@ -72,6 +70,5 @@ def reading_of(answers: OffsetAnswers, from_ms: int, to_ms: int) -> Reading:
             group: {place.text: at for place, at in found.items()}
             for group, found in answers.committed.items()
         },
-        [[group, place.text] for group, place in sorted(answers.unanswered)],
         list(answers.problems),
     )

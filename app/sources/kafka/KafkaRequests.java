@@ -38,6 +38,7 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.Metric;
 import org.apache.kafka.common.Node;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.TopicPartitionInfo;
@@ -189,6 +190,25 @@ public final class KafkaRequests {
         return answers;
     }
 
+    /** By group, of [name, partitions] each, the offsets among those partitions that are in no open
+     * transaction (KIP-447). */
+    public Answers settled(String groups, int timeoutMs) throws Exception {
+        Map wanted = new LinkedHashMap();
+        for (Object each : list(groups)) {
+            List pairs = (List) ((List) each).get(1);
+            wanted.put(((List) each).get(0),
+                new ListConsumerGroupOffsetsSpec().topicPartitions(partitions(pairs)));
+        }
+        ListConsumerGroupOffsetsOptions options = new ListConsumerGroupOffsetsOptions();
+        options.requireStable(true).timeoutMs(Integer.valueOf(timeoutMs));
+        ListConsumerGroupOffsetsResult result = admin.listConsumerGroupOffsets(wanted, options);
+        Answers answers = new Answers();
+        for (Object name : wanted.keySet()) {
+            answers.add(result.partitionsToOffsetAndMetadata((String) name));
+        }
+        return answers;
+    }
+
     /** By partition the first offset of its log, the next one, or with `stable` that which a reader
      * of committed records comes to; `several` are lists of partitions, a request to each leader for
      * every list. */
@@ -243,13 +263,19 @@ public final class KafkaRequests {
         return answers;
     }
 
-    /** The transactional ids of some producer ids, or without any all of them. */
-    public Answers transactions(String producerIds, int timeoutMs) throws Exception {
+    /** The transactional ids of some producer ids, or without any of all, that are in some states, or
+     * without any in all. */
+    public Answers transactions(String producerIds, String states, int timeoutMs) throws Exception {
         List wanted = new ArrayList();
         for (Object id : list(producerIds)) {
             wanted.add(Long.valueOf(((Number) id).longValue()));
         }
+        List named = new ArrayList();
+        for (Object state : list(states)) {
+            named.add(TransactionState.parse((String) state));
+        }
         ListTransactionsOptions options = new ListTransactionsOptions().filterProducerIds(wanted);
+        options.filterStates(named);
         options.timeoutMs(Integer.valueOf(timeoutMs));
         return new Answers().add(admin.listTransactions(options).all());
     }
@@ -276,6 +302,13 @@ public final class KafkaRequests {
         Answers answers = new Answers();
         answers.quotas = true;
         return answers.add(result.entities());
+    }
+
+    /** By feature the highest level that a broker supports. */
+    public Answers features(int timeoutMs) {
+        DescribeFeaturesOptions options = new DescribeFeaturesOptions();
+        options.timeoutMs(Integer.valueOf(timeoutMs));
+        return new Answers().add(admin.describeFeatures(options).featureMetadata());
     }
 
     /** What ACLs allow on topics. */
@@ -310,14 +343,14 @@ public final class KafkaRequests {
     }
 
     /** A reader from positions [topic, partition, offset, end], each partition once. It takes so many
-     * records of each, or so many bytes. */
-    public static Reader reader(String options, String positions, int records, long bytes)
+     * records of each, or so many bytes, and none once so many have come of all. */
+    public static Reader reader(String options, String positions, int records, long bytes, long most)
             throws Exception {
         ClassLoader before = load(KafkaRequests.class.getClassLoader());
         try {
             Map given = map(options);
             separate(given, before);
-            return new Reader(given, list(positions), records, bytes);
+            return new Reader(given, list(positions), records, bytes, most);
         } finally {
             load(before);
         }
@@ -489,6 +522,14 @@ public final class KafkaRequests {
                 return topic((TopicDescription) value);
             } else if (value instanceof Map) {
                 return quotas ? entities((Map) value) : offsets((Map) value);
+            } else if (value instanceof FeatureMetadata) {
+                Map levels = new HashMap();
+                for (Object each : ((FeatureMetadata) value).supportedFeatures().entrySet()) {
+                    Map.Entry entry = (Map.Entry) each;
+                    levels.put(entry.getKey(), Short.valueOf(
+                        ((SupportedVersionRange) entry.getValue()).maxVersion()));
+                }
+                return levels;
             } else if (value instanceof Config) {
                 return settings((Config) value);
             } else if (value instanceof DescribeProducersResult.PartitionProducerState) {
@@ -688,7 +729,11 @@ public final class KafkaRequests {
         private final Map open = new LinkedHashMap();
         /* By partition: its number in the request, its end, records and bytes that are left. */
 
-        Reader(Map options, List positions, int records, long bytes) {
+        private final long most;
+        private long come;
+
+        Reader(Map options, List positions, int records, long bytes, long most) {
+            this.most = most;
             this.consumer = new KafkaConsumer(options);
             for (int i = 0; i < positions.size(); i++) {
                 List position = (List) positions.get(i);
@@ -706,7 +751,8 @@ public final class KafkaRequests {
          * What has come after so long at most: `records` as [number of the partition, offset,
          * timestamp or null, bytes of key and value, bytes of headers]; `ended` as [number, whether
          * the end of the log was reached], nothing more comes of them; `errors` as [number, names of
-         * the exception and its message].
+         * the exception and its message]; `left`, the number of partitions of which more may come;
+         * `size`, the bytes of answers since the call before.
          */
         public String poll(int waitMs) throws Exception {
             List records = new ArrayList();
@@ -732,11 +778,29 @@ public final class KafkaRequests {
             } catch (KafkaException error) {
                 refuse(null, error, errors);
             }
+            long before = come;
+            come = received();
+            document.put("size", Long.valueOf(come - before));
+            // The consumer has asked for the next answer, which may be as large.
+            boolean more = come + come - before < most;
+            document.put("left", Integer.valueOf(more ? open.size() : 0));
             return JSON.writeValueAsString(document);
         }
 
         public void close() {
             consumer.close(Duration.ZERO);
+        }
+
+        /** The bytes of all answers. */
+        private long received() {
+            for (Object each : consumer.metrics().values()) {
+                Metric metric = (Metric) each;
+                if (metric.metricName().name().equals("incoming-byte-total")
+                        && metric.metricName().group().equals("consumer-metrics")) {
+                    return ((Number) metric.metricValue()).longValue();
+                }
+            }
+            return 0L;
         }
 
         private void take(ConsumerRecord record, List records, List ended) {

@@ -119,6 +119,12 @@ class ExportedRates:
                 self.others = named[1] if named[1] not in self._metrics else None
             yield line
 
+    @property
+    def unruled(self) -> bool:
+        """Whether a rule before the quota rules takes users and client ids of the newest answer."""
+        named = re.match("kafka_server_[a-z]+_+(user|client_id)_", (self.others or "").lower())
+        return named is not None or self.unparted is not None
+
     def unmeasured(self) -> str:
         """Why the newest answer may have no client, and what to do."""
         name, shipped = self.others or "", shipped_mappings()
@@ -127,11 +133,11 @@ class ExportedRates:
         ]
         if fits:
             return f"it has {name}: mapping is {fits[0]}"
-        if re.match("kafka_server_[a-z]+_+(user|client_id)_", name.lower()):
+        if self.unruled:
             return (
-                f"it has {name}: a rule before the quota rules takes user and client id into the name, as"
-                " that of kafka-kraft-3_0_0.yml does. Put the quota rules of the page on this feed"
-                " before all others"
+                f"it has {name or self.unparted}: a rule before the quota rules takes user and client id"
+                " into the name, as that of kafka-kraft-3_0_0.yml does. Put the quota rules of the page"
+                " on this feed before all others"
             )
         if name:
             return f"it has {name}, which the mapping lacks: name it in a mapping of your own"

@@ -45,12 +45,12 @@ from app.sources.kafka.offsets import (
     OpenTransaction,
     Place,
 )
-from app.sources.kafka.transactions import open_at
+from app.sources.kafka.transactions import Held, held, open_at
 from app.sources.kafka.turns import Turns, share
 
 SAMPLE = 20
 """Records that are read at a position, for the size of the messages there."""
-SAMPLE_BYTES = 64 << 10
+SAMPLE_BYTES = 16 << 10
 MOST_DESCRIBED = 500
 """Most groups whose consumers one poll asks for."""
 MOST_STABLE = 10_000
@@ -101,8 +101,6 @@ class GroupsClient:
         """
         answers = OffsetAnswers()
         client = self._connected()
-        for turns in self._turns.values():
-            turns.begin()
         ends = share(deadline, STAGES)
         names = client.names(ends)
         listing = client.groups(ends)
@@ -125,8 +123,7 @@ class GroupsClient:
         answers.logs = {
             place: Log(start[place], max(start[place], offset)) for place, offset in end.items()
         }
-        self._turns["partition"].answered(answers.logs)
-        self._turns["partition"].end(places)
+        self._turns["partition"].end(answers.logs, places)
         self._start_offsets(client, share_groups, shared, answers, deadline)
         self._without_offset(groups_there, answers)
         return answers
@@ -138,7 +135,9 @@ class GroupsClient:
         deadline: float,
         problems: list[str],
     ) -> dict[LogPosition, Oldest]:
-        """The records at positions; one that is missing was not read in time."""
+        """The records at positions; one that is missing was not read in time, or in the bytes that a
+        poll may take."""
+        self._left = self._settings.publish_bytes * self._settings.interval_ms // 60_000
         rounds: list[dict[Place, LogPosition]] = []
         for position in positions:
             free = next((each for each in rounds if position.place not in each), None)
@@ -148,7 +147,7 @@ class GroupsClient:
             free[position.place] = position
         read: dict[LogPosition, Oldest] = {}
         for each in rounds:
-            if time.monotonic() < deadline:
+            if time.monotonic() < deadline and self._left > 0:
                 read |= self._read(list(each.values()), logs, deadline, problems)
         return read
 
@@ -172,21 +171,18 @@ class GroupsClient:
             for group, value in zip(names, values, strict=True):
                 if value is not None:
                     members[group] = _members(*value)
-        turns.answered(members)
-        turns.end(groups)
+        turns.end(members, groups)
         return members, problems
 
     def stable(
         self, places: Collection[Place], deadline: float, problems: list[str]
     ) -> dict[Place, int]:
         """The last stable offsets of some partitions, as far as they are answered."""
-        turns = self._turns["stable"]
-        asked = turns.sorted(places)[:MOST_STABLE]
+        asked = self._turns["stable"].sorted(places)[:MOST_STABLE]
         values, errors = self._connected().offsets(asked, "stable", deadline).result(deadline)
         problems += [f"partition {asked[n].text}: {error.text}" for n, error in errors.items()]
         offsets = {p: value for p, value in zip(asked, values, strict=True) if value is not None}
-        turns.answered(offsets)
-        turns.end(places)
+        self._turns["stable"].end(offsets, places)
         return offsets
 
     def open_at(
@@ -194,6 +190,12 @@ class GroupsClient:
     ) -> dict[Place, OpenTransaction]:
         """By partition the transaction that begins there, as far as it is answered."""
         return open_at(self._connected(), stable, deadline, problems)
+
+    def held(
+        self, stood: Collection[Held], since_ms: int, deadline: float, problems: list[str]
+    ) -> dict[Held, OpenTransaction]:
+        """Of groups that stand in partitions those whose next offset is in an open transaction."""
+        return held(self._connected(), stood, since_ms, deadline, problems)
 
     def deadline_in(self, seconds: float) -> float:
         """The end of a time that begins once there is a client."""
@@ -287,8 +289,7 @@ class GroupsClient:
                 for topic, offsets in (values[number] or {}).items()
                 for partition, offset in offsets.items()
             }
-        turns.answered(answers.committed)
-        turns.end(asked)
+        turns.end(answers.committed, asked)
 
     def _share_groups(self, answers: OffsetAnswers, listed: set[str]) -> list[str]:
         """Share groups, and those of earlier polls that are not listed."""
@@ -308,7 +309,6 @@ class GroupsClient:
     ) -> None:
         """Add the offsets of share groups, after the ends of logs: none of their records that have
         come since counts as acknowledged."""
-        turns = self._turns["share group"]
         answered = set()
         if groups:
             values, errors = client.share_offsets(groups, deadline).result(deadline)
@@ -330,8 +330,7 @@ class GroupsClient:
                 _problem(answers, f"share group {name}", error)
             elif not error.gone:
                 del answers.committed[name]  # it may still be there
-        turns.answered(answered)
-        turns.end(groups)
+        self._turns["share group"].end(answered, groups)
         self._shared |= {name for name, kind in answers.types.items() if kind == SHARE}
         self._shared -= {
             n for n, offsets in answers.committed.items() if n in groups and not offsets
@@ -382,16 +381,14 @@ class GroupsClient:
         }
 
     def _retention(self, client: KafkaClient, answers: OffsetAnswers, deadline: float) -> None:
-        turns = self._turns["settings of"]
-        names = turns.sorted(answers.topics)
+        names = self._turns["settings of"].sorted(answers.topics)
         values, errors = client.settings(names, RETENTION, deadline).result(deadline)
         for number, name in enumerate(names):
             if number in errors:
                 _problem(answers, f"settings of {name}", errors[number])
             else:
                 answers.settings[name] = values[number]
-        turns.answered(answers.settings)
-        turns.end(names)
+        self._turns["settings of"].end(answers.settings, names)
 
     def _read(
         self,
@@ -431,8 +428,10 @@ class GroupsClient:
         """What was read before at positions, and the records from an offset to an end."""
         found, ended = dict(before), set()
         asked, spans = list(wanted), [(each.place, *span) for each, span in wanted.items()]
-        read = self._connected().records(spans, deadline, SAMPLE, SAMPLE_BYTES, isolation)
-        for part in read if asked else ():
+        sizes = SAMPLE, SAMPLE_BYTES, self._left
+        read = self._connected().records(spans, deadline, *sizes, isolation)
+        for part in read if asked and self._left > 0 else ():
+            self._left -= part.size
             for number, _, time_ms, size, headers in part.records:
                 earlier = found[asked[number]]
                 found[asked[number]] = earlier._replace(

@@ -46,8 +46,8 @@ NOBODY = "weir"
 """
 STATES = "states"
 """States of whole groups, in the memory of the spool."""
-OPEN = "open_transactions"
-"""Partitions in which a group waits for a transaction, in the memory of the spool."""
+WAITING = "waiting"
+"""Groups that a transaction holds, in the memory of the spool."""
 HINT = "options and timeout_ms decide this"
 RIGHTS = "the user of options needs more rights; groups, topics and retention_as_quota ask for less"
 
@@ -135,7 +135,9 @@ class GroupPoller(Polling):
             {group for known in before.values() for group in known.groups},
             begun.deadline,
         )
-        memory.extra[OPEN] = self._waiting.poll(answers, memory.extra.get(OPEN, {}), begun.deadline)
+        memory.extra[WAITING] = self._waiting.poll(
+            answers, memory.extra.get(WAITING, []), memory.last_poll_ms, begun.deadline
+        )
         self._assigned(answers, begun.deadline)
         if self._settings.publish_times:
             self._read(answers, begun.deadline)

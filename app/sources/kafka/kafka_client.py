@@ -53,12 +53,16 @@ RIGHTS = {
     "settings": "DescribeConfigs on Topic",
     "producers": "Read on Topic",
     "committed": "Describe on Group",
+    "settled": "Describe on Group",
     "consumers": "Describe on Group",
+    "shareConsumers": "Describe on Group",
+    "shareOffsets": "Describe on Group",
     "described": "Describe on TransactionalId",
     "quotas": "DescribeConfigs on Cluster",
     "acls": "Describe on Cluster",
+    "create": "Create on Topic",
 }
-"""What an ACL must allow, by request."""
+"""What an ACL must allow, by request; lists leave out what this user may not see."""
 DISCONNECTED = "the broker closed the connection, or its answer took longer than timeout_ms"
 TOPIC_LIST = "the list of topics"
 BY_NAME = "they are those of Kafka's Java client, by its own names"
@@ -143,6 +147,11 @@ class KafkaClient:
         """Of each group its offsets by topic and partition."""
         return self._send("committed", deadline, _lists(groups, GROUPS))
 
+    def settled(self, stood: Mapping[str, Sequence[Place]], deadline: float) -> Request:
+        """Of each group its offsets by topic and partition, as far as they are in no open
+        transaction."""
+        return self._send("settled", deadline, json.dumps(list(stood.items())))
+
     def consumers(self, groups: Sequence[str], deadline: float) -> Request:
         """Of each group the [client id, host, [[topic, partition], …]] of its members, its epoch and
         that of its target assignment, both None for classic groups."""
@@ -171,9 +180,13 @@ class KafkaClient:
         transaction or None] of its producers."""
         return self._send("producers", deadline, _lists(places, STATES))
 
-    def transactions(self, ids: Collection[int], deadline: float) -> list[tuple[str, int, str]]:
-        """[transactional id, producer id, state] of some producer ids, or without any of all."""
-        listed = self._send("transactions", deadline, json.dumps(sorted(ids)))
+    def transactions(
+        self, ids: Collection[int], deadline: float, states: Sequence[str] = ()
+    ) -> list[tuple[str, int, str]]:
+        """[transactional id, producer id, state] of some producer ids, or without any of all, in some
+        states, or without any in all."""
+        asked = json.dumps(sorted(ids)), json.dumps(states)
+        listed = self._send("transactions", deadline, *asked)
         ids_there: list[tuple[str, int, str]] = listed.only("the list of transactions", deadline)
         return ids_there
 
@@ -192,16 +205,23 @@ class KafkaClient:
         found = self._send("quotas", deadline).only("client quotas", deadline)
         return [(names, values) for names, values in found]
 
+    def features(self, deadline: float) -> dict[str, int]:
+        """By feature the highest level that a broker supports."""
+        levels: dict[str, int] = self._send("features", deadline).only("features", deadline)
+        return levels
+
     def records(
         self,
         positions: Sequence[tuple[Place, int, int]],
         deadline: float,
         records: int,
         size: int = 1 << 40,
+        most: int = 1 << 60,
         isolation: str = "read_committed",
     ) -> Iterator[PolledRecords]:
         """What comes of partitions from an offset up to an end until `deadline`: so many records
-        of each at most, or so many bytes. A partition occurs once."""
+        of each at most, or so many bytes; no more is asked for once `most` bytes have come of
+        all. A partition occurs once."""
         options = {
             "group.id": "weir",
             **self._client_options(),
@@ -213,16 +233,16 @@ class KafkaClient:
             "value.deserializer": "org.apache.kafka.common.serialization.ByteArrayDeserializer",
             "max.partition.fetch.bytes": str(min(size, 1 << 20)),
             "max.poll.records": "10000",
-            "fetch.max.bytes": str(FETCH_BYTES),
+            "fetch.max.bytes": str(min(FETCH_BYTES, most // 4)),
             "fetch.max.wait.ms": "100",
         }
         asked = [[*place, offset, end] for place, offset, end in positions]
-        reader = self._made("reader", json.dumps(options), json.dumps(asked), records, size)
+        reader = self._made("reader", json.dumps(options), json.dumps(asked), records, size, most)
         left = len(asked)
         try:
             while left and not self._stopping.is_set() and time.monotonic() < deadline:
                 part = PolledRecords(**json.loads(reader.poll(READ_MS)))
-                left -= len(part.ended) + len(part.errors)
+                left = part.left
                 errors = [(number, self.error(texts)) for number, texts in part.errors]
                 yield part._replace(errors=errors)
         finally:
@@ -403,6 +423,10 @@ class PolledRecords(NamedTuple):
     """Partitions of which no more comes, and whether the end of their log was reached."""
     errors: list[tuple[int, Any]]
     """Partitions that cannot be read, and why."""
+    left: int
+    """Partitions of which more may come."""
+    size: int = 0
+    """Bytes of the answers since the call before."""
 
 
 def _lists(items: Collection[Any], most: int) -> str:

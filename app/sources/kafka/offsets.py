@@ -33,8 +33,9 @@ STABLE, REBALANCING, EMPTIED, DEAD = CONSUMERS = ("stable", "rebalancing", "empt
 are none, or the group is about to be removed."""
 SHARE, STREAMS, CONSUMER = "share", "streams", "consumer"
 """Types of groups, which brokers name since 3.8."""
-OPEN_TRANSACTION = "open_transaction"
-"""State of a group whose offset is the last stable one of a partition."""
+OPEN_TRANSACTION, PENDING_OFFSETS = "open_transaction", "pending_offsets"
+"""States of a group whose offset is the last stable one of a partition, and of one whose next offset is in a
+transaction that has not ended."""
 NAMELESS = '""'
 """How the group with the empty id is shown."""
 MOST_READ = 64
@@ -98,6 +99,8 @@ class OpenTransaction(NamedTuple):
     transactional_id: str | None = None
     """None also if no coordinator knows a transaction of that producer there."""
     start_ms: int | None = None
+    holds: str = OPEN_TRANSACTION
+    """The state of the groups that wait for it."""
 
 
 class GroupConsumer(NamedTuple):
@@ -147,8 +150,6 @@ class OffsetAnswers:
     """By group its type."""
     members: dict[str, GroupMembers] = field(default_factory=dict)
     """Of the groups that were asked for."""
-    unanswered: set[tuple[str, Place]] = field(default_factory=set)
-    """Offsets that were answered with an error."""
     states: dict[str, str] = field(default_factory=dict)
     """By group, as a whole, its state if it has no offset at all."""
     consumers: dict[str, str] = field(default_factory=dict)
@@ -157,7 +158,7 @@ class OffsetAnswers:
     """Whether the list of groups is complete, so that `states` and `consumers` are."""
     logs: dict[Place, Log] = field(default_factory=dict)
     waits: dict[tuple[str, Place], OpenTransaction] = field(default_factory=dict)
-    """By group and partition the transaction before which it stands since an earlier poll."""
+    """By group and partition the transaction that holds it since an earlier poll."""
     assigned: dict[tuple[str, Place], GroupConsumer] = field(default_factory=dict)
     """By group and partition the consumer that has it, where records of an earlier poll wait."""
     settings: dict[str, dict[str, str | None]] = field(default_factory=dict)
@@ -377,7 +378,7 @@ class _OffsetMapping:
             if not self._rules.wants_group(group):
                 if group in known.groups:
                     self._deletion("cursor_deleted", place, subscription=group, unread=0)
-            elif not self._is_answered(group, place):
+            elif group not in committed:
                 groups += [group] * (group in known.groups)
                 without += [group] * (group in known.without)
             elif place in committed[group]:
@@ -403,10 +404,6 @@ class _OffsetMapping:
         """Whether this is a share group: it has a start offset once a record is acknowledged."""
         return self._answers.types.get(group) == SHARE
 
-    def _is_answered(self, group: str, place: Place) -> bool:
-        answers = self._answers
-        return group in answers.committed and (group, place) not in answers.unanswered
-
     def states(self) -> Iterator[Record]:
         """The states of the partitions that were answered, and of their groups."""
         committed = self._answers.committed
@@ -429,7 +426,7 @@ class _OffsetMapping:
                 "log_start": log.start,
             }
             for group in known.groups:
-                if not self._is_answered(group, place):
+                if group not in committed:
                     continue
                 offset = committed[group].get(place)
                 if offset is not None:
@@ -488,7 +485,7 @@ class _OffsetMapping:
         return record
 
     def _waits(self, common: Record, place: Place, group: str) -> Iterator[Record]:
-        """The state of a group that stands before an open transaction."""
+        """The state of a group that an open transaction holds."""
         waits = self._answers.waits.get((group, place))
         if waits is not None:
             about = {
@@ -500,7 +497,7 @@ class _OffsetMapping:
                 "event_type": "group_state",
                 **common,
                 "subscription": group,
-                "group_state": OPEN_TRANSACTION,
+                "group_state": waits.holds,
                 **{name: value for name, value in about.items() if value is not None},
             }
 

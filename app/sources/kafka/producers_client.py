@@ -46,7 +46,6 @@ class ProducersClient:
         self, places: Sequence[Place], deadline: float, problems: list[str]
     ) -> dict[Place, list[IdState]]:
         """By partition the states of its leader; what is missing is in `problems`."""
-        self._turns.begin()
         asked = self._turns.sorted(places)
         values, errors = self._client.producers(asked, deadline).result(deadline)
         problems += [f"partition {asked[n].text}: {error.text}" for n, error in errors.items()]
@@ -55,8 +54,7 @@ class ProducersClient:
             for n, place in enumerate(asked)
             if values[n] is not None
         }
-        self._turns.answered(states)
-        self._turns.end(asked)
+        self._turns.end(states, asked)
         return states
 
     def coordinated(

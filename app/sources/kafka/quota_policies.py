@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.sources.kafka.kafka_client import Quota
+from state.client_quotas.shared import QUOTA_KINDS
 from state.engine.globs import name_text
 
 LIMITS = (
@@ -17,6 +18,8 @@ LIMITS = (
 )
 USER, CLIENT_ID = "user", "client-id"
 LARGEST = 2**63 - 1
+OF_4_2 = 28
+"""The first level of the feature metadata.version in Kafka 4.2."""
 Entity = tuple[str | None, str | None]
 """User and client id as documents have them; None where an entity has none."""
 Limits = dict[str, float]
@@ -44,8 +47,17 @@ def policy_documents(
     return gone + [_document(entity, now[entity]) for entity in _sorted(changed)]
 
 
-def policy_records(documents: Iterable[dict[str, Any]], now_ms: int, cluster: str) -> list[Any]:
-    """The documents as records of the contract; they hold on every broker."""
+def quota_kinds(features: Mapping[str, int]) -> str:
+    """What a broker with these features does when the last limit of a kind goes (KAFKA-19282)."""
+    return "in_force" if features.get("metadata.version", 0) >= OF_4_2 else "remembered"
+
+
+def policy_records(
+    documents: Iterable[dict[str, Any]], now_ms: int, cluster: str, kinds: str | None
+) -> list[Any]:
+    """The documents as records of the contract; they hold on every broker. `kinds` is what brokers do
+    when the last limit of a kind goes, as far as it is known."""
+    said = {} if kinds is None else {QUOTA_KINDS: kinds}
     return [
         {
             "event_type": "policy",
@@ -53,7 +65,7 @@ def policy_records(documents: Iterable[dict[str, Any]], now_ms: int, cluster: st
             "cluster": cluster,
             "broker": "*",
             "ts_wall_ms": now_ms,
-            "policy_json": json.dumps(document),
+            "policy_json": json.dumps(document | said),
         }
         for document in documents
     ]

@@ -18,6 +18,7 @@ from app.sources.kafka.quota_policies import (
     limits_by_entity,
     policy_documents,
     policy_records,
+    quota_kinds,
 )
 from app.sources.polling import Begun, Polling, Report, Unanswered, noted
 from app.sources.prometheus_text import page_lines
@@ -78,7 +79,10 @@ class QuotaPoller(Polling):
             before = _entities(memory.extra.get(LIMITS, []))
             documents = policy_documents(before, limits)
             # They hold for the rates of this poll, whichever answer came first.
-            records += policy_records(documents, begun.now_ms, self._settings.cluster)
+            kinds = None
+            with noted(report.problems):
+                kinds = quota_kinds(self._client.features(begun.deadline)) if documents else None
+            records += policy_records(documents, begun.now_ms, self._settings.cluster, kinds)
             memory.extra[LIMITS] = [[*entity, values] for entity, values in limits.items()]
             report.gone = len(before.keys() - limits.keys())
             report.polled = len(limits)

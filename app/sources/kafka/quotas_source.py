@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from app.config.kafka_quotas import WHERE, mapping_of
+from app.config.shipped import shipped
 from app.errors import UserError
 from app.sources import polled
 from app.sources.kafka.exported_rates import ExportedRates
@@ -46,10 +47,10 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
 
 
 def measured(feed: SourceSettings) -> str:
-    """The clients that each exporter shows, or why it shows none."""
+    """The clients that each exporter shows, or why it shows none, and then the rules that it lacks."""
     from app.sources.kafka.quotas_poll import exported
 
-    found = []
+    found, rules = [], ""
     for broker, url in feed.quotas.addresses().items():
         rates = ExportedRates(mapping_of(feed.quotas.mapping), feed.quotas.cluster, broker)
         try:
@@ -60,7 +61,9 @@ def measured(feed: SourceSettings) -> str:
         clients = {(each["principal"], each["client_id"]) for each in records}
         why = counted(len(clients), "measured client") if clients else rates.unmeasured()
         found.append(f"exporter of {broker}: {why}")
-    return "; ".join(found)
+        if rates.unruled:
+            rules = "\n" + (shipped("exporters") / "rules" / "jmx-exporter.yml").read_text("utf-8")
+    return "; ".join(found) + rules.rstrip()
 
 
 def poller(

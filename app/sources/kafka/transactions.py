@@ -2,22 +2,33 @@
 
 A reader of committed data comes to the last stable offset of a partition, which is the first offset
 of the oldest transaction that is open there. The leader knows the producer id of that, a
-coordinator the transactional id and when it began.
+coordinator the transactional id and when it began. A transaction may have the next offsets of a group,
+too: they are in a partition of the topic __consumer_offsets, which follows from the name of the group,
+and its coordinator answers that they are not settled (KIP-447).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import NamedTuple, Protocol
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.sources.kafka.kafka_client import KafkaClient
-from app.sources.kafka.offsets import OffsetAnswers, OpenTransaction, Place
-from app.sources.polling import noted
+from app.sources.kafka.offsets import PENDING_OFFSETS, SHARE, OffsetAnswers, OpenTransaction, Place
+from app.sources.polling import Unanswered, noted
+
+if TYPE_CHECKING:
+    from app.sources.kafka.groups_client import GroupsClient
 
 MOST_NAMED = 500
 """Most partitions of which one poll asks whose transaction is open."""
-Kept = dict[str, list[int | str | None]]
-"""By partition its last stable offset and the transaction, in the memory of the spool."""
+OFFSETS = "__consumer_offsets"
+OPEN = ("Ongoing", "PrepareCommit", "PrepareAbort")
+"""States of a transaction that has not ended."""
+Kept = list[list[Any]]
+"""Of each group that waits its name, topic, partition, offset and transaction, in the memory of the
+spool."""
+Held = tuple[str, Place]
+"""A group and a partition."""
 
 
 class Coordinated(NamedTuple):
@@ -35,14 +46,19 @@ class Coordinated(NamedTuple):
 
 
 def coordinated(
-    client: KafkaClient, ids: Collection[int], deadline: float, problems: list[str]
+    client: KafkaClient,
+    ids: Collection[int],
+    deadline: float,
+    problems: list[str],
+    states: Sequence[str] = (),
 ) -> dict[int, Coordinated]:
-    """By producer id what coordinators know of some of them; Unanswered without their lists.
+    """By producer id what coordinators know of some of them, or without any of all, in some states;
+    Unanswered without their lists.
 
     A transactional id that this user may not describe is left out, as one that does not exist.
     """
-    listed = {str(name): int(pid) for name, pid, _ in client.transactions(ids, deadline)}
-    names = sorted(listed)
+    names = sorted(str(name) for name, _, _ in client.transactions(ids, deadline, states))
+    names = names if ids else names[:MOST_NAMED]
     values, errors = client.described(names, deadline).result(deadline)
     problems += [f"transaction {names[n]}: {error.text}" for n, error in errors.items()]
     described = {}
@@ -80,40 +96,80 @@ def open_at(
     return transactions
 
 
-class StableOffsets(Protocol):
-    """What is asked about the last stable offsets of partitions; GroupsClient asks a cluster."""
+def held(
+    client: KafkaClient,
+    stood: Iterable[Held],
+    since_ms: int,
+    deadline: float,
+    problems: list[str],
+) -> dict[Held, OpenTransaction]:
+    """Of groups that stand in partitions those whose next offset is in a transaction that was open at
+    `since_ms`; one without a name where more than one may have it."""
+    try:
+        every = coordinated(client, (), deadline, problems, OPEN)
+    except Unanswered as error:
+        if "UnsupportedVersion" in str(error):  # brokers before 3.0
+            return {}
+        raise
+    open_in = [
+        (
+            place.partition,
+            OpenTransaction(t.producer_id, t.transactional_id, t.start_ms, PENDING_OFFSETS),
+        )
+        for t in every.values()
+        for place in t.partitions
+        if place.topic == OFFSETS and t.start_ms is not None and t.start_ms <= since_ms
+    ]
+    if not open_in:
+        return {}
+    _, leaders = client.topics([OFFSETS], deadline).only(OFFSETS, deadline)
+    asked: dict[str, list[Place]] = {}
+    by_group: dict[str, list[OpenTransaction]] = {}
+    for group, place in stood:
+        partition = offsets_partition(group, len(leaders))
+        if found := [transaction for n, transaction in open_in if n == partition]:
+            by_group[group] = found if len(found) == 1 else [OpenTransaction(holds=PENDING_OFFSETS)]
+            asked.setdefault(group, []).append(place)
+    values, errors = client.settled(asked, deadline).result(deadline)
+    problems += [f"group {list(asked)[n]}: {error.text}" for n, error in errors.items()]
+    return {
+        (group, place): by_group[group][0]
+        for settled, (group, places) in zip(values, asked.items(), strict=True)
+        for place in (places if settled is not None else ())
+        if str(place.partition) not in settled.get(place.topic, {})
+    }
 
-    def stable(
-        self, places: Collection[Place], deadline: float, problems: list[str]
-    ) -> dict[Place, int]:
-        """The last stable offsets of some partitions, as far as they are answered."""
-        ...
 
-    def open_at(
-        self, stable: Mapping[Place, int], deadline: float, problems: list[str]
-    ) -> dict[Place, OpenTransaction]:
-        """By partition the transaction that begins there, as far as it is answered."""
-        ...
+def offsets_partition(group: str, partitions: int) -> int:
+    """The partition of the topic of offsets in which a group has its own: Java's hash of its name."""
+    text, number = group.encode("utf-16-be", "surrogatepass"), 0
+    for at in range(0, len(text), 2):
+        number = (31 * number + int.from_bytes(text[at : at + 2], "big")) & 0xFFFFFFFF
+    return min(number, 0x100000000 - number) % (1 << 31) % partitions
 
 
 class Waiting:
-    """Which groups stand at the last stable offset of a partition, from one poll to the next.
+    """Which groups a transaction holds, from one poll to the next: at the last stable offset of a
+    partition, or because it has their next offset.
 
     A group passes there all the time. So only offsets that an earlier poll has seen are asked about:
     the transaction has then been open for an interval.
     """
 
-    def __init__(self, client: StableOffsets) -> None:
+    def __init__(self, client: GroupsClient) -> None:
         self._client = client
-        self._stood: dict[tuple[str, Place], int] = {}
+        self._stood: dict[Held, int] = {}
         """Offsets of groups behind the end of their log, at the poll before."""
 
-    def poll(self, answers: OffsetAnswers, kept: Kept, deadline: float) -> Kept:
+    def poll(self, answers: OffsetAnswers, kept: Kept, since_ms: int, deadline: float) -> Kept:
         """Add to the answers of a poll the groups that wait; `kept` is what this has returned at the
-        poll before, in this process or another."""
+        poll before, at `since_ms`, in this process or another."""
+        held_at = {(row[0], Place(*row[1:3])): int(row[3]) for row in kept}
+        held = {(row[0], Place(*row[1:3])): OpenTransaction(*row[4:]) for row in kept}
         before = {
-            Place.of_text(text): (int(offset), OpenTransaction(*named))  # type: ignore[arg-type]
-            for text, (offset, *named) in kept.items()
+            key[1]: (held_at[key], each)
+            for key, each in held.items()
+            if each.holds != PENDING_OFFSETS
         }
         now = {
             (group, place): offset
@@ -124,7 +180,7 @@ class Waiting:
         stood = {
             key: offset
             for key, offset in now.items()
-            if self._stood.get(key) == offset or before.get(key[1], (None,))[0] == offset
+            if offset in (self._stood.get(key), held_at.get(key), before.get(key[1], (None,))[0])
         }
         self._stood = now
         stable = {place: offset for place, (offset, _) in before.items()}
@@ -137,11 +193,18 @@ class Waiting:
             for key, offset in stood.items()
             if offset == stable.get(key[1]) and offset < answers.logs[key[1]].end
         }
+        rest = {key for key in stood.keys() - waits if answers.types.get(key[0]) != SHARE}
+        pending = {
+            key: each for key, each in held.items() if key in rest and each.holds == PENDING_OFFSETS
+        }
+        if rest:
+            with noted(answers.problems, "pending offsets: "):
+                pending = self._client.held(rest, since_ms, deadline, answers.problems)
         named = {place: OpenTransaction() for _, place in waits}
         named |= {p: t for p, (at, t) in before.items() if p in named and at == stable[p]}
         unnamed = {place: stable[place] for place, t in named.items() if t.producer_id is None}
         if unnamed:
             with noted(answers.problems, "open transactions: "):
                 named |= self._client.open_at(unnamed, deadline, answers.problems)
-        answers.waits = {key: named[key[1]] for key in waits}
-        return {place.text: [stable[place], *transaction] for place, transaction in named.items()}
+        answers.waits = pending | {key: named[key[1]] for key in waits}
+        return [[key[0], *key[1], now[key], *each] for key, each in answers.waits.items()]

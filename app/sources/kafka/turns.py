@@ -19,23 +19,16 @@ class Turns:
         """By thing the poll that had its newest answer."""
         self._polls = 0
 
-    def begin(self) -> None:
-        """A poll begins."""
-        self._polls += 1
-
     def sorted(self, items: Collection[K]) -> list[K]:
         """The items in their turns."""
         answered = self._answered
         return sorted(sorted(items), key=lambda item: answered.get(item, 0))
 
-    def answered(self, items: Collection[K]) -> None:
-        """These have an answer of this poll."""
-        self._answered |= dict.fromkeys(items, self._polls)
-
-    def end(self, items: Collection[Any]) -> None:
-        """Forget all but these."""
-        kept = set(items)
-        self._answered = {item: at for item, at in self._answered.items() if item in kept}
+    def end(self, answered: Collection[K], items: Collection[Any]) -> None:
+        """Some have an answer of this poll, which ends; forget all but `items`."""
+        self._polls += 1
+        every = self._answered | dict.fromkeys(answered, self._polls)
+        self._answered = {item: every[item] for item in items if item in every}
 
 
 def share(deadline: float, stages: int) -> float:

@@ -59,6 +59,9 @@ class Limits:
     def quotas(self, deadline: float) -> list[Any]:
         return [({"user": "alice"}, {"producer_byte_rate": 1000.0})]
 
+    def features(self, deadline: float) -> dict[str, int]:
+        return {"metadata.version": 29}
+
     def close(self) -> None:
         """There is no client."""
 

@@ -474,7 +474,7 @@ class _Writer(WallWriter):
                     "group_state",
                     **place,
                     subscription=name,
-                    group_state="open_transaction",
+                    group_state=("open_transaction", "pending_offsets")[(b + c) % 2],
                     producer_id=(None, 7, 7, 8)[c % 4],
                     producer_name=("t", None)[b % 2],
                     publish_time_ms=(None, 5, 9)[c % 3],

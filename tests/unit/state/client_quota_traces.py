@@ -181,7 +181,8 @@ class _Writer(WallWriter):
         self._policy(broker, {**self._about(b, c), "limits": self._limits(a, c)})
 
     def _remove(self, broker: str, a: int, b: int, c: int) -> None:
-        self._policy(broker, {**self._about(b, c), "limits": {}})
+        kinds = ({}, {}, {"quota_kinds": "in_force"}, {"quota_kinds": "remembered"})[a % 4]
+        self._policy(broker, {**self._about(b, c), "limits": {}, **kinds})
 
     def _late(self, broker: str, a: int, b: int, c: int) -> None:
         late_ms = min(LATE_MS[a % len(LATE_MS)], self.now - START_MS)

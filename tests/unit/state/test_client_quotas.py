@@ -84,16 +84,23 @@ def test_a_limit_of_the_name_default_is_that_of_its_name_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "charged", "entity"),
-    [("remembered", [2000.0], ("", "app")), ("in_force", [0.0], ("a", ""))],
+    ("said", "kinds", "charged", "entity"),
+    [
+        ({}, "remembered", [2000.0], ("", "app")),
+        ({}, "in_force", [0.0], ("a", "")),
+        ({"quota_kinds": "remembered"}, "in_force", [2000.0], ("", "app")),
+        ({"quota_kinds": "in_force"}, "remembered", [0.0], ("a", "")),
+        ({"quota_kinds": "of 5.0"}, "remembered", [2000.0], ("", "app")),
+    ],
 )
 def test_brokers_from_4_2_forget_a_kind_with_its_last_limit(
-    kinds: str, charged: list[float], entity: tuple[str, str]
+    said: dict[str, str], kinds: str, charged: list[float], entity: tuple[str, str]
 ) -> None:
-    """KAFKA-19282: the type is measured no longer, or who shares a limit is another."""
+    """KAFKA-19282: the type is measured no longer, or who shares a limit is another. What the document
+    of a poll says of its broker goes before the parameter."""
     sent = [request(at, charged_bytes=1000) for at in (5, 6)]
     set_, removed = (
-        policy(at, quota("a", **limits))
+        policy(at, json.dumps(json.loads(quota("a", **limits)) | said))
         for at, limits in ((0, {"producer_byte_rate": 10}), (2, {}))
     )
     first = request(1, charged_bytes=0)
@@ -101,7 +108,7 @@ def test_brokers_from_4_2_forget_a_kind_with_its_last_limit(
     assert [row["charged"] for row in rows["client_quota_stats"]] == charged
     others = quota("b", producer_byte_rate=10)
     set_, removed = (
-        policy(at, quota(None, "c", **limits))
+        policy(at, json.dumps(json.loads(quota(None, "c", **limits)) | said))
         for at, limits in ((0, {"producer_byte_rate": 10}), (2, {}))
     )
     rows = judged(set_, first, removed, *sent, policies=(others,), quota_kinds=kinds)

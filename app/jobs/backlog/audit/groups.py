@@ -51,7 +51,8 @@ def _lag_suite() -> list[AuditCheck]:
         ),
         rows_that(
             "lag is end - committed, where a group has an offset",
-            "lag IS DISTINCT FROM CASE WHEN state IN ('committed', 'ahead', 'open_transaction')"
+            "lag IS DISTINCT FROM CASE"
+            " WHEN state IN ('committed', 'ahead', 'open_transaction', 'pending_offsets')"
             " THEN log_end - committed END",
         ),
         rows_that(
@@ -59,8 +60,8 @@ def _lag_suite() -> list[AuditCheck]:
             "state = 'ahead' AND lag >= 0 OR state = 'committed' AND lag < 0",
         ),
         rows_that(
-            "behind the last stable offset there are offsets",
-            "state = 'open_transaction' AND lag <= 0",
+            "behind the offset of a group that a transaction holds there are offsets",
+            "state IN ('open_transaction', 'pending_offsets') AND lag <= 0",
         ),
         rows_that(
             "an age has a time, in ms",
@@ -88,7 +89,7 @@ def _states_suite() -> list[AuditCheck]:
         rows_that("a row is a change", "state = before"),
         rows_that(
             "a transaction has a producer, and a group before it",
-            "producer_id IS NOT NULL AND state <> 'open_transaction'"
+            "producer_id IS NOT NULL AND state NOT IN ('open_transaction', 'pending_offsets')"
             " OR producer_id IS NULL"
             " AND (transactional_id IS NOT NULL OR transaction_start_ms IS NOT NULL)",
         ),

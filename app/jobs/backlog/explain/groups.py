@@ -17,6 +17,7 @@ _STATES = {
     " {state.log_end:n}; what arrives below its offset is not read",
     "open_transaction": "has read up to the last stable offset, {state.committed:n}: readers of committed"
     " data get nothing more before",
+    "pending_offsets": "has its next offset in a transaction: {state.committed:n} stays the last one before",
     "no_offset": "has no offset; {state.unread:n record} stand there",
     "offsets_expired": "has no offset any more; {state.unread:n record} were unread",
     "unknown_group": "is named in the configuration and does not exist",
@@ -89,7 +90,8 @@ def _state(row: Quoted) -> str:
             f"; the group is in epoch {row.group_epoch:n}, its target assignment of epoch"
             f" {row.assignment_epoch:n}"
         )
-    return f"{text} {_transaction(row)}" if row["state"] == "open_transaction" else text
+    held = row["state"] in ("open_transaction", "pending_offsets")
+    return f"{text} {_transaction(row)}" if held else text
 
 
 def _transaction(row: Quoted) -> str:
@@ -120,6 +122,8 @@ def _lag(row: Quoted) -> str:
         if row["state"] == "open_transaction":
             text += "; a transaction is open from its offset on, behind which readers of committed"
             text += " records get nothing"
+        elif row["state"] == "pending_offsets":
+            text += "; its next offset is in a transaction that is open"
         if row["lag"] > 0:
             text += _AGES.get(row["age_state"], "").format(lag=row)
         if row["lag"] > 0 and row["lag_growth"] is not None and row["lag_records"] != 0:

@@ -32,9 +32,10 @@ WITH newest AS (
     PARTITION BY cluster, "group", topic, partition ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC
   ) = 1
 )
-SELECT cluster, "group", topic, count(*) AS partitions,
+SELECT cluster, "group", topic, state = 'pending_offsets' AS pending, count(*) AS partitions,
   any_value(transactional_id) AS transactional_id, any_value(producer_id) AS producer_id
-FROM newest WHERE state = 'open_transaction' GROUP BY ALL ORDER BY cluster, "group", topic
+FROM newest WHERE state IN ('open_transaction', 'pending_offsets')
+GROUP BY ALL ORDER BY cluster, "group", topic, pending
 """
 _SOON = """
 SELECT cluster, "group", topic, min(time_to_loss_s) AS left_s,
@@ -130,14 +131,24 @@ def group_findings(
         if row["producer_id"] is None:
             transaction = "the transaction that is open there"
         partitions = number_of(row["partitions"], "partition")
+        reason = f"group {row['group']} gets nothing more of topic {row['topic']} before it ends"
+        text = (
+            f"Group {row['group']} has read topic {row['topic']} up to the last stable offset in "
+            f"{partitions}: readers of committed data get nothing more before {transaction} ends."
+        )
+        if row["pending"]:
+            reason = f"it has the next offsets of group {row['group']} in topic {row['topic']}"
+            text = (
+                f"Offsets of group {row['group']} in topic {row['topic']} stand in {partitions}: the next "
+                f"ones are in {transaction}, which has not ended."
+            )
         result.append(
             Finding(
-                f"Group {row['group']} has read topic {row['topic']} up to the last stable offset in "
-                f"{partitions}: readers of committed data get nothing more before {transaction} ends.",
+                text,
                 [
                     Action(
                         f"End {transaction}",
-                        f"group {row['group']} gets nothing more of topic {row['topic']} before it ends",
+                        reason,
                         Urgency.OTHERS,
                         lasts=True,
                         cluster=row["cluster"],

@@ -29,7 +29,7 @@ QUALIFY row_number() OVER (
 _RANKED = """
 SELECT cluster, "group", topic, partition, greatest(lag, 0) AS lag, age_s, time_to_loss_s, used,
   row_number() OVER (ORDER BY greatest(lag, 0) DESC, cluster, "group", topic, partition) AS place
-FROM newest WHERE state IN ('committed', 'ahead', 'open_transaction')
+FROM newest WHERE state IN ('committed', 'ahead', 'open_transaction', 'pending_offsets')
 """
 _STATES = """
 SELECT cluster, state, count(*) FROM newest
@@ -144,8 +144,8 @@ _DEFINITIONS = (
         "weir_group_partitions",
         "gauge",
         ("cluster", "state"),
-        "Kafka: partitions of groups by state: committed, ahead, open_transaction, or no_offset"
-        " where there are records.",
+        "Kafka: partitions of groups by state: committed, ahead, open_transaction, pending_offsets,"
+        " or no_offset where there are records.",
         "group_lag",
     ),
     Definition(

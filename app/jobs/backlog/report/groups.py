@@ -11,7 +11,7 @@ _SUMMARY = """
 SELECT count(DISTINCT (cluster, "group")) AS groups,
   count(*) FILTER (WHERE lag > 0 AND coalesce(lag_records, 1) > 0) AS behind,
   count(*) FILTER (WHERE state = 'ahead') AS ahead,
-  count(*) FILTER (WHERE state = 'open_transaction') AS waiting,
+  count(*) FILTER (WHERE state IN ('open_transaction', 'pending_offsets')) AS waiting,
   CAST(coalesce(sum(greatest(lag, 0)), 0) AS BIGINT) AS lag, max(age_s) AS oldest_s,
   (SELECT CAST(coalesce(sum(offsets), 0) AS BIGINT) FROM lost_messages) AS lost,
   (SELECT count(DISTINCT (cluster, "group")) FROM lost_messages) AS losers,
@@ -108,5 +108,5 @@ def _text(summary: Row) -> str:
     if summary["ahead"]:
         text += f"; ahead of the log in {counted(summary['ahead'], 'partition')}"
     if summary["waiting"]:
-        text += f"; before an open transaction in {counted(summary['waiting'], 'partition')}"
+        text += f"; held by an open transaction in {counted(summary['waiting'], 'partition')}"
     return text + "."

@@ -108,6 +108,8 @@ def test_groups_before_an_open_transaction(firing: Firing) -> None:
         changed("held", MINUTE, "open_transaction", partition=2, **named),
         changed("hangs", 0, "open_transaction", producer_id=8),
         changed("denied", 0, "open_transaction"),
+        changed("stands", 0, "pending_offsets"),
+        changed("stands", MINUTE, "pending_offsets", **named),
     ]
     rule = "group-open-transaction"
     assert firing(rule, group_states=states, group_lag=[lag("g", 4 * MINUTE, 0)]) == []
@@ -118,7 +120,12 @@ def test_groups_before_an_open_transaction(firing: Firing) -> None:
         "hangs": "a transaction of producer id 8, which no coordinator knows or the poll may not ask"
         " for, is open",
         "denied": "a transaction is open",
+        "stands": "transaction payments-1 is open",
     }
+    (stands,) = [a for a in found if a["labels"]["group"] == "stands"]
+    assert stands["summary"].startswith(
+        "stands (east) has its next offsets of orders (partition 1) in a transaction since"
+    )
     (held,) = [a for a in found if a["labels"]["group"] == "held"]
     assert "has read orders (partition 1, 2) up to the last stable offset" in held["summary"]
 

@@ -31,7 +31,11 @@ DAMAGE: dict[str, list[Damage]] = {
         (BEHIND, {"committed": 51, "lag": -1}, [IS_AHEAD]),
         (AHEAD, {"committed": 50, "lag": 0}, [IS_AHEAD]),
         (AHEAD, {"lag": None}, [IS_LAG]),
-        (READ, {"state": "open_transaction"}, ["behind the last stable offset there are offsets"]),
+        (
+            READ,
+            {"state": "open_transaction"},
+            ["behind the offset of a group that a transaction holds there are offsets"],
+        ),
         (BEHIND, {"age_state": "old"}, [(SET, "age_state")]),
         (AGED, {"age_state": "other_unit"}, [AGE]),
         (AGED, {"oldest_timestamp_ms": None}, [AGE]),

@@ -60,12 +60,6 @@ def found(first: Reading, second: Reading, **weir: Any) -> Found:
         (read(0, offset=90), read(9), 10, (None, "GROUP_CHANGED")),
         (read(0), read(9), 10, (0, "GROUP_CHANGED")),
         (read(0, offsets={}), read(9, offset=90), 10, (None, "NO_ANSWER")),
-        (
-            read(0, offset=90),
-            read(9, offset=90, refused=[["billing", "orders/0"]]),
-            9,
-            (None, "NO_ANSWER"),
-        ),
         (read(0, offset=90, logs={}), read(9, offset=90), 10, (None, "NO_ANSWER")),
         (read(0, offset=90), read(9, offset=90, ids={}), 10, (None, "NO_ANSWER")),
         (read(0, offset=90), read(9, offset=90, ids={"orders": "B"}), 10, (None, "LOG_ANEW")),

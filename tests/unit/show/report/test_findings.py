@@ -353,7 +353,16 @@ def test_every_action_names_a_runbook_of_weir(tmp_path: Path) -> None:
             [{**group, "left_s": 90.0, "pass_ms": START_MS, "no_member": False}],
             [{**group, "partitions": 1}],
             [],
-            [{**group, "partitions": 1, "transactional_id": None, "producer_id": None}],
+            [
+                {
+                    **group,
+                    "partitions": 1,
+                    "transactional_id": None,
+                    "producer_id": None,
+                    "pending": x,
+                }
+                for x in (False, True)
+            ],
         ),
         *backlog_findings([_over(2)], [], []),
         *pause_findings(_summary(_pause(60, 2, limiter="broker", limiter_name="broker-0"))),
@@ -398,6 +407,26 @@ def test_a_group_before_an_open_transaction_is_said_with_whose_it_is(tmp_path: P
     assert found[0].sentence == (
         "Group g has read topic orders up to the last stable offset in 1 partition: readers of"
         " committed data get nothing more before the transaction payments-1 ends."
+    )
+
+
+def test_a_group_whose_next_offsets_are_in_a_transaction_is_said(tmp_path: Path) -> None:
+    rows = [
+        changed("g", 0, "pending_offsets", producer_id=7, transactional_id="payments-1"),
+        changed("g", 0, "open_transaction", partition=2),
+    ]
+    write(str(tmp_path), "group_states", rows)
+    found = [f for f in all_findings(_reader(tmp_path)) if "roup g " in f.sentence]
+    waits, held = found
+    assert "last stable offset" in waits.sentence
+    assert held.sentence == (
+        "Offsets of group g in topic orders stand in 1 partition: the next ones are in the transaction"
+        " payments-1, which has not ended."
+    )
+    (action,) = held.actions
+    assert (action.remedy, action.reason) == (
+        "End the transaction payments-1",
+        "it has the next offsets of group g in topic orders",
     )
 
 

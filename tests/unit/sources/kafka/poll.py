@@ -20,6 +20,7 @@ from app.sources.kafka.offsets import (
     OpenTransaction,
     Place,
 )
+from app.sources.kafka.transactions import Held
 from app.sources.polling import Unanswered
 from tests.support.polled import lines
 from tests.unit.sources.kafka.answers import AT, answers
@@ -36,6 +37,8 @@ class Scripted(GroupsClient):
         self.reads: list[list[LogPosition]] = []
         self.stable_now: dict[Place, int] | Unanswered = {}
         self.open_now: dict[Place, OpenTransaction] | Unanswered = {}
+        self.held_now: dict[Held, OpenTransaction] | Unanswered = {}
+        self.held_asked: list[tuple[set[Held], int]] = []
         self.stable_asked: list[set[Place]] = []
         self.open_asked: list[dict[Place, int]] = []
         self.consumers_now: dict[str, dict[Place, GroupConsumer]] | Unanswered = {}
@@ -96,6 +99,14 @@ class Scripted(GroupsClient):
         if isinstance(self.open_now, Unanswered):
             raise self.open_now
         return {p: t for p, t in self.open_now.items() if p in stable}
+
+    def held(
+        self, stood: Collection[Held], since_ms: int, deadline: float, problems: list[str]
+    ) -> dict[Held, OpenTransaction]:
+        self.held_asked.append((set(stood), since_ms))
+        if isinstance(self.held_now, Unanswered):
+            raise self.held_now
+        return {key: t for key, t in self.held_now.items() if key in stood}
 
 
 def settings(**keys: Any) -> KafkaGroupsSettings:

@@ -208,23 +208,35 @@ def test_members_are_asked_for_by_the_type_of_the_group(fleet: Fleet) -> None:
 
 
 class Log22(Fleet):
-    """A log of 22 offsets: records, the last one a marker, and a transaction that is open at 5."""
+    """A log of 22 offsets: records, the last one a marker, and a transaction that is open at 5. Each
+    partition takes 1,000 bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left: list[int] = []
 
     def offsets(self, places: list[Place], which: str, deadline: float) -> Reply:
         stable = {0: 5, 1: 22, 2: 5}
         return self._reply(which, places, deadline, lambda place: stable[place.partition])
 
     def records(
-        self, spans: list[tuple[Place, int, int]], deadline: float, most: int, size: int, level: str
+        self,
+        spans: list[tuple[Place, int, int]],
+        deadline: float,
+        most: int,
+        size: int,
+        left: int,
+        level: str,
     ) -> Iterator[PolledRecords]:
         self.asked.setdefault(level, []).append(spans)
+        self.left.append(left)
         for number, (place, begin, end) in enumerate(spans):
             if place.partition == 2 and level == "read_uncommitted":
-                yield PolledRecords([], [], [(number, SLOW)])
+                yield PolledRecords([], [], [(number, SLOW)], 1)
                 continue
             offsets = range(begin, min(end, 21))
-            yield PolledRecords([(number, o, 1000 + o, 10, 0) for o in offsets], [], [])
-            yield PolledRecords([], [(number, True)], [])
+            yield PolledRecords([(number, o, 1000 + o, 10, 0) for o in offsets], [], [], 1, 900)
+            yield PolledRecords([], [(number, True)], [], 0, 100)
 
 
 def test_what_lies_behind_an_open_transaction_is_read_as_uncommitted(
@@ -246,6 +258,19 @@ def test_what_lies_behind_an_open_transaction_is_read_as_uncommitted(
     }
     assert fleet.asked["read_uncommitted"][0] == [(p0, 5, 22), (p2, 5, 22)]
     assert len(problems) == 1
+
+
+def test_reads_take_no_more_than_their_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3,000 for the poll of two seconds: what stands behind the open transaction is not asked for, nor
+    is a second position of a partition; the next poll has its own."""
+    fleet = Log22()
+    monkeypatch.setattr(groups_client, "KafkaClient", lambda *_, **__: fleet)
+    places = [Place("orders", n) for n in range(3)]
+    at = [LogPosition(place, 3) for place in places] + [LogPosition(places[0], 20)]
+    logs, client = dict.fromkeys(places, Log(0, 22)), of(publish_bytes=90_000, interval_ms=2000)
+    for _ in range(2):
+        assert client.read(at, logs, time.monotonic() + 60, []).keys() == set(at[:3])
+    assert fleet.left == [3000, 3000] and fleet.asked.keys() == {"stable", "read_committed"}
 
 
 def test_partitions_that_were_left_out_come_first(fleet: Fleet) -> None:

@@ -16,6 +16,7 @@ from app.sources.kafka.exported_rates import MOST, ExportedRates, thousandths
 from app.sources.kafka.quotas_poll import exported
 from app.sources.kafka.quotas_source import measured
 from app.sources.polling import Unanswered
+from tests.conftest import ROOT
 from tests.support.servers.admin import AdminServer, status
 
 TEXTS = Path(__file__).parents[3] / "data" / "exporters"
@@ -65,6 +66,22 @@ def test_the_jmx_exporter_with_its_rules_for_kafka() -> None:
     ]
 
 
+@pytest.mark.parametrize("release", ["4.4.0", "4.1.0", "3.9.2"])
+def test_the_jmx_exporter_on_brokers_of_three_releases(release: str) -> None:
+    """Agent 1.0.1 with the rules to paste before all others, a page of each broker."""
+    answers = rates("jmx-exporter")
+    records = answers.records(lines(f"jmx-kafka-{release}"), 0)
+    throttled = [("fetch", "", "reader", 1_997_711, 5_010_500)] if release == "3.9.2" else []
+    assert [each for each in shown(records) if each[0] == "fetch"] == throttled
+    assert [each[:3] for each in shown(records) if each[0] != "fetch"] == [
+        ("produce", "ANONYMOUS", ""),
+        ("produce", "ANONYMOUS", 'a:b"c,d'),
+        ("request", "ANONYMOUS", ""),
+    ]
+    assert all(record["value_milli"] > 1000 for record in records)
+    assert list(answers.left.problems()) == [] and not answers.unruled
+
+
 def test_rules_that_take_two_tags_for_one_are_seen() -> None:
     """Those of the JMX exporter before it had rules for users."""
     answers = rates("jmx-exporter")
@@ -90,7 +107,12 @@ def test_rules_that_take_two_tags_for_one_are_seen() -> None:
             "jmx-exporter",
             r"it has kafka_server_quota_\w+: mapping is jmx-exporter",
         ),
-        (  # the rules of kafka-kraft-3_0_0.yml
+        (  # the same brokers with rules in the order of kafka-kraft-3_0_0.yml
+            "jmx-exporter",
+            "jmx-kraft-rules-4.4.0",
+            r"it has kafka_server_produce_user_anonymous_byte_rate: a rule before the quota rules",
+        ),
+        (
             "jmx-exporter",
             "kafka_server_produce__user_alice__client_id_app_byte_rate 960.0",
             r"it has kafka_server_produce__user_alice__client_id_app_byte_rate: a rule before the quota"
@@ -127,6 +149,25 @@ def test_a_check_counts_the_clients_that_are_measured() -> None:
         one, two = measured(feed).split("; ")
     assert one == "exporter of 1: 8 measured clients"
     assert two.endswith("mapping is strimzi-reporter")
+
+
+def test_a_check_has_the_rules_to_paste() -> None:
+    """Where one rule takes user and client id into the name, or both for one tag; the page has the same."""
+    block = (ROOT / "configs/exporters/rules/jmx-exporter.yml").read_text("utf-8")
+    page = (ROOT / "docs/feeds/kafka-quotas.md").read_text("utf-8")
+    assert block in page.replace("\n  ", "\n").replace("\n- pattern", "\n- pattern")
+    with AdminServer() as exporter:
+        exporter.answers["/kraft"] = "kafka_server_fetch_user_alice_byte_rate 1.0\n"
+        exporter.answers["/older"] = 'kafka_server_quota_byte_rate{resource="Fetch, user=a"} 1.0\n'
+        exporter.answers["/right"] = "\n".join(lines("jmx-exporter"))
+        for path, with_rules in (("kraft", True), ("older", True), ("right", False)):
+            quotas = {"exporters": {"1": f"{exporter.url}/{path}"}}
+            options = {"kafka.bootstrap.servers": "h:1"}
+            source = {"format": "kafka_quotas", "options": options, "quotas": quotas}
+            (feed,) = load_settings(None, {"source": source}).feeds
+            said, _, rules = measured(feed).partition("\n")
+            assert (rules == block.rstrip()) is with_rules
+            assert ("before all others" in said) is with_rules
 
 
 def test_the_reporter_of_strimzi() -> None:

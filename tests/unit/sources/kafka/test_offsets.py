@@ -307,20 +307,6 @@ def test_a_partition_without_an_offset_is_stated() -> None:
     assert of_kind(then, "group_state", "partition", "subscription") == [(1, "fast"), (1, "slow")]
 
 
-def test_an_offset_that_was_answered_with_an_error_costs_itself_alone() -> None:
-    before = mapped(answers()).known
-    done = mapped(
-        answers(
-            committed={"fast": {P1: 51}, "slow": {P0: 41}},
-            unanswered={("fast", P0)},
-        ),
-        before,
-    )
-    assert of_kind(done, "cursor_deleted") == []
-    assert of_kind(done, "cursor_state", "partition", "subscription") == [(0, "slow"), (1, "fast")]
-    assert done.known[P0].groups == ("fast", "slow")
-
-
 def test_records_have_the_type_of_a_group_and_what_a_share_group_has_not_acknowledged() -> None:
     """The broker's count holds where a read has found more; a start offset that is missing is no
     state of a share group."""

@@ -7,7 +7,12 @@ from typing import Any
 
 import pytest
 
-from app.sources.kafka.quota_policies import limits_by_entity, policy_documents, policy_records
+from app.sources.kafka.quota_policies import (
+    limits_by_entity,
+    policy_documents,
+    policy_records,
+    quota_kinds,
+)
 from state.engine.globs import name_of_text, name_text
 from state.policies import parse_document
 
@@ -95,7 +100,7 @@ def test_only_what_changed_comes_again_and_what_is_gone_without_limits() -> None
 
 def test_records_hold_on_every_broker() -> None:
     document = {"scope": "user", "name": "alice", "limits": {}}
-    (record,) = policy_records([document], 5, "east")
+    (record,) = policy_records([document], 5, "east", None)
     assert json.loads(record.pop("policy_json")) == document
     assert record == {
         "event_type": "policy",
@@ -104,3 +109,22 @@ def test_records_hold_on_every_broker() -> None:
         "broker": "*",
         "ts_wall_ms": 5,
     }
+
+
+@pytest.mark.parametrize(
+    ("features", "kinds"),
+    [
+        ({"metadata.version": 29, "share.version": 1}, "in_force"),
+        ({"metadata.version": 28}, "in_force"),
+        ({"metadata.version": 27, "group.version": 1}, "remembered"),
+        ({}, "remembered"),
+    ],
+)
+def test_documents_say_what_their_brokers_do_with_kinds_of_limits(
+    features: dict[str, int], kinds: str
+) -> None:
+    """Levels of 4.2-IV1, 4.2-IV0, 4.1-IV1, and of a broker with ZooKeeper."""
+    document = {"scope": "user", "name": "alice", "limits": {}}
+    (record,) = policy_records([document], 5, "east", quota_kinds(features))
+    assert json.loads(record["policy_json"]) == {**document, "quota_kinds": kinds}
+    assert parse_document(record["policy_json"])[1] is None

@@ -3,6 +3,7 @@ cluster answers in tests/servers/test_kafka_transactions.py."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from app.sources.kafka.groups_poll import GroupPoller
 from app.sources.kafka.kafka_client import Answered, RequestError
 from app.sources.kafka.offsets import Log, OpenTransaction, Place
-from app.sources.kafka.transactions import open_at
+from app.sources.kafka.transactions import held, offsets_partition, open_at
 from app.sources.polling import Unanswered
 from tests.unit.sources.kafka.answers import AT, P0, P1, answers
 from tests.unit.sources.kafka.poll import Scripted, lines, poller
@@ -32,7 +33,7 @@ def waits(one: GroupPoller, number: int) -> list[tuple[Any, ...]]:
     return [
         tuple(record.get(c) for c in columns)
         for record in lines(one.poll_once(AT + number * MINUTE))
-        if record.get("group_state") == "open_transaction"
+        if record.get("group_state") in ("open_transaction", "pending_offsets")
     ]
 
 
@@ -55,7 +56,7 @@ def test_a_group_waits_from_the_second_poll_on(tmp_path: Path) -> None:
     assert two.last.problems == ["last stable offsets: no answer in time"]
     client.stable_now = {P0: 60}
     assert waits(two, 4) == []
-    assert two.spool.memory.extra["open_transactions"] == {}
+    assert two.spool.memory.extra["waiting"] == []
 
 
 def test_a_group_waits_at_the_last_stable_offset_alone(tmp_path: Path) -> None:
@@ -85,12 +86,46 @@ def test_a_transaction_that_nobody_names_is_asked_for_again(tmp_path: Path) -> N
     assert waits(one, 3) == [("slow", 0, 7, None, None)], "its id is settled"
 
 
+def test_a_group_whose_next_offset_is_in_a_transaction(tmp_path: Path) -> None:
+    """From the second poll on, in another process, too; what is not answered leaves it so; once the
+    transaction has ended, or the group moves, it is over."""
+    client = Scripted()
+    client.now = answers()
+    client.held_now = {("slow", P0): PAYMENTS._replace(holds="pending_offsets")}
+    one = poller(tmp_path, client)
+    named = [("slow", 0, 7, "payments-1", AT - 5000)]
+    assert waits(one, 0) == [] and client.held_asked == []
+    assert waits(one, 1) == named
+    assert client.held_asked == [({("slow", P0)}, AT)]
+    one.close()
+    two = poller(tmp_path, client)
+    assert waits(two, 2) == named
+    client.held_now = Unanswered("no answer in time")
+    assert waits(two, 3) == named
+    assert two.last.problems == ["pending offsets: no answer in time"]
+    client.now = answers(committed={"slow": {P0: 42, P1: 50}})
+    assert waits(two, 4) == []
+    client.held_now = {}
+    assert waits(two, 5) == []
+
+
+@pytest.mark.parametrize("group", ["slow", "payments", "", "zahlung-ü", "AaAa", "a" * 249])
+def test_the_partition_of_a_groups_offsets(group: str) -> None:
+    """As java.lang.String's hash code, by its definition."""
+    number = sum(ord(each) * 31 ** (len(group) - 1 - n) for n, each in enumerate(group)) % 2**32
+    signed = number - 2**32 if number >= 2**31 else number
+    assert offsets_partition(group, 50) == (0 if signed == -(2**31) else abs(signed)) % 50
+
+
 class Cluster:
     """A leader with two producers, and a coordinator that knows one of them."""
 
-    def __init__(self, partitions: list[list[Any]]) -> None:
+    def __init__(self, *partitions: list[list[Any]]) -> None:
+        """Each transaction has written to some partitions."""
         self.partitions = partitions
         self.ids: list[set[int]] = []
+        self.asked: dict[str, list[Place]] = {}
+        self.settled_now: dict[str, dict[str, dict[str, int]] | None] = {}
 
     def _reply(self, values: list[Any], errors: dict[int, RequestError] | None = None) -> Any:
         class Reply:
@@ -105,12 +140,37 @@ class Cluster:
         late = {n: denied for n, place in enumerate(places) if place.topic == "dark"}
         return self._reply([None if n in late else states for n in range(len(places))], late)
 
-    def transactions(self, ids: set[int], deadline: float) -> list[tuple[str, int, str]]:
+    def transactions(
+        self, ids: set[int], deadline: float, states: Sequence[str] = ()
+    ) -> list[tuple[str, int, str]]:
         self.ids.append(ids)
-        return [("payments-1", 7, "Ongoing")]
+        return [(f"payments-{n}", 6 + n, "Ongoing") for n in range(1, len(self.partitions) + 1)]
 
     def described(self, names: list[str], deadline: float) -> Any:
-        return self._reply([[7, 3, "Ongoing", 60_000, AT - 5000, self.partitions] for _ in names])
+        return self._reply(
+            [
+                [
+                    int(name[-1]) + 6,
+                    3,
+                    "Ongoing",
+                    60_000,
+                    AT - 5000,
+                    self.partitions[int(name[-1]) - 1],
+                ]
+                for name in names
+            ]
+        )
+
+    def topics(self, names: list[str], deadline: float) -> Any:
+        class Reply:
+            def only(self, what: str, deadline: float) -> Any:
+                return ["id", [[n, "1"] for n in range(50)]]
+
+        return Reply()
+
+    def settled(self, stood: dict[str, list[Place]], deadline: float) -> Any:
+        self.asked = stood
+        return self._reply([self.settled_now[group] for group in stood])
 
 
 @pytest.mark.parametrize(
@@ -128,3 +188,48 @@ def test_the_transaction_at_an_offset(partitions: list[list[Any]], found: OpenTr
 def test_nothing_is_asked_of_coordinators_where_no_transaction_begins(tmp_path: Path) -> None:
     cluster: Any = Cluster([])
     assert open_at(cluster, {P0: 41}, 0, []) == {} and cluster.ids == []
+
+
+OFFSETS = ["__consumer_offsets", offsets_partition("slow", 50)]
+ELSEWHERE = ["__consumer_offsets", (OFFSETS[1] + 1) % 50]  # type: ignore[operator]
+STOOD = [("slow", P0), ("slow", P1), ("other", P0)]
+
+
+@pytest.mark.parametrize(
+    ("transactions", "since", "settled", "found"),
+    [
+        ([[["out", 0], OFFSETS]], AT, {"orders": {"1": 5}}, {("slow", P0): "payments-1"}),
+        ([[["out", 0], OFFSETS], [ELSEWHERE]], AT, {}, dict.fromkeys(STOOD[:2], "payments-1")),
+        ([[OFFSETS], [["out", 0], OFFSETS]], AT, {"orders": {"0": 4}}, {("slow", P1): None}),
+        ([[OFFSETS]], AT, {"orders": {"0": 4, "1": 5}}, {}),
+        ([[OFFSETS]], AT, None, {}),
+        ([[OFFSETS]], AT - 6000, {}, {}),
+        ([[["out", 0]]], AT, {}, {}),
+        ([], AT, {}, {}),
+    ],
+)
+def test_the_transaction_that_has_offsets(
+    transactions: list[Any], since: int, settled: Any, found: dict[Any, str | None]
+) -> None:
+    """Only what the group's own coordinator has not settled; the name only where one may be it; only
+    one that was open at the poll before."""
+    cluster: Any = Cluster(*transactions)
+    cluster.settled_now = {"slow": settled}
+    waits = held(cluster, STOOD, since, 0, [])
+    assert {key: each.transactional_id for key, each in waits.items()} == found
+    assert all(each.holds == "pending_offsets" for each in waits.values())
+    assert cluster.asked.keys() <= {"slow"}
+
+
+def test_brokers_that_list_no_transactions_are_left_alone() -> None:
+    class Old(Cluster):
+        error = "the list of transactions: UnsupportedVersionException: not in this release"
+
+        def transactions(self, *_: Any) -> list[tuple[str, int, str]]:
+            raise Unanswered(self.error)
+
+    old: Any = Old()
+    assert held(old, STOOD, AT, 0, []) == {}
+    old.error = "the list of transactions: TimeoutException: timed out"
+    with pytest.raises(Unanswered, match="timed out"):
+        held(old, STOOD, AT, 0, [])
