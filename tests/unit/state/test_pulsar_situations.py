@@ -143,6 +143,44 @@ def test_a_topic_with_underscores_is_none(tmp_path: Path) -> None:
     assert columns(rows["producer_refusals"], "producer_id", "quota_type") == [(7, "size")]
 
 
+# -- quotas that are off -----------------------------------------------------------------------
+
+
+LIMITS = ("limit_bytes", "limit_s", "limit_source_size", "limit_source_time", "rule")
+
+
+def test_a_quota_that_is_switched_off_at_a_level_hides_those_below_it(tmp_path: Path) -> None:
+    rows, done = judged(polls_of("pulsar-29-minus-one"), tmp_path)
+    assert done.problems == []
+    by_topic = {
+        row["topic"].removeprefix("persistent://acme/"): tuple(row[name] for name in LIMITS)
+        for row in rows[CHECKS]
+    }
+    assert by_topic == {
+        "unlimited/t": (None, None, "namespace", "namespace", "within_limits"),
+        "ten/t1": (10_485_760, None, "topic", "namespace", "size_exceeded"),
+        "ten/free": (None, None, "topic", "namespace", "within_limits"),
+        "ten/plain": (10_737_418_240, None, "namespace", "namespace", "size_exceeded"),
+    }
+
+
+def test_a_quota_that_is_taken_back_shows_the_level_below(tmp_path: Path) -> None:
+    """Both types of a namespace at first; then one is removed, at last both are."""
+
+    def fewer(poll: Any, _: int) -> None:
+        quotas = poll["policies"]["namespace"]["backlog_quota_map"]
+        if poll["polled_ms"] >= 1_795_600_850_000:
+            del quotas["destination_storage"]
+        if poll["polled_ms"] >= 1_795_600_910_000:
+            quotas.clear()
+
+    polls = [p for p in polls_of("pulsar-29-minus-one") if "unlimited" in p["topic"]]
+    rows, _ = judged(changed(polls, fewer), tmp_path)
+    off, size, time = (None, None), (10 << 30, None), (10 << 30, 3600)
+    found = columns(rows[CHECKS], "limit_bytes", "limit_s")
+    assert found == [off, size, time, time]
+
+
 # -- names -----------------------------------------------------------------------------------
 
 
@@ -317,3 +355,19 @@ def test_a_topic_without_ledgers_has_no_backlog(tmp_path: Path, first_sight: boo
         == [(0, "no_backlog", "within_limits")] * 2
     )
     assert "producer_refusals" not in rows
+
+
+def test_ledgers_that_an_answer_leaves_out_stay(tmp_path: Path) -> None:
+    rows, done = judged(polls_of("pulsar-25-ledgers-left-out"), tmp_path)
+    assert len(done.problems) == 7
+    assert all("internal.ledgers: lacks the open ledger" in text for text in done.problems)
+    shown = ("topic", "backlog_entries", "backlog_bytes", "drain_rate")
+    found: dict[str, list[Any]] = {}
+    for topic, *values in columns(rows[SUBSCRIPTIONS], *shown):
+        found.setdefault(topic, []).append(tuple(values))
+    drained = [None, None, 0.0, 0.0, 0.0, 0.0]
+    assert list(found.values()) == [
+        [(150_900 + 100 * i, 1_509_000_000 + 1_000_000 * i, drained[i]) for i in range(6)],
+        [(6, 5753, drained[i]) for i in range(6)],
+    ]
+    assert {row["oldest_timestamp_ms"] for row in rows[CHECKS]} == {1_795_582_800_000, None}
