@@ -85,7 +85,7 @@ def _measure(w: World, key: Int) -> bool:
     slots, behind = w.store.spans[SLOTS, key], False
     for i in range(slots[AT], slots[AT] + slots[USED]):
         c = w.store.cursors[w.store.slots[i, 0]]
-        c["after"] = unacked_after(w.store, key, w.store.slots[i, 0])
+        c["after"] = unacked_after(w.store, key, w.store.slots[i, 0], c["ledger"], c["entry"])
         c["bytes"] = bytes_after(w.store, key, c["ledger"], c["entry"])
         behind = behind or (c["durable"] != 0 and c["after"] > 0)
     return behind

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.reference.backlog import DEDUPLICATION, topic_stats
+from tests.reference.backlog import DEDUPLICATION, LARGEST, topic_stats
 from tests.unit.state import both
 from tests.unit.state.backlog_trace import (
     T0,
@@ -61,9 +61,12 @@ def test_an_eviction_that_skips_nothing_counts() -> None:
 
 def test_a_ledger_of_2_63_entries_is_evicted_at_once() -> None:
     """Two cursors overtake each other. A tenth of what is left is wanted, for all entries together
-    are 1000 bytes, and 2**31 - 1 entries are skipped at most: 2**32 - 7 times by each cursor, which
-    leaves 9 * (2**31 - 1) + 1 entries. From there a tenth is skipped 209 times, until 9 are left.
+    are 1000 bytes. In 100 rounds each cursor skips 2**31 - 1 entries 50 times; from there it skips
+    a tenth of what is left until 9 entries are.
     """
+    left, tenths = LARGEST - 50 * (2**31 - 1), 0
+    while int(0.1 * left) > 0:
+        left, tenths = left - int(0.1 * left), tenths + 1
     limit = quota_of("destination_storage", 1000, "consumer_backlog_eviction")
     records = [
         ledger(0, 1, 0, 0),
@@ -97,9 +100,9 @@ def test_a_ledger_of_2_63_entries_is_evicted_at_once() -> None:
             "rule": "skip_zero",
             "subscription": name,
             "from_position": "1:-1",
-            "to_position": f"1:{2**63 - 11}",
-            "entries_skipped": 2**63 - 10,
-            "rounds": 2 * (2**32 - 7 + 209),
+            "to_position": f"1:{LARGEST - left - 1}",
+            "entries_skipped": LARGEST - left,
+            "rounds": 100 + 2 * tenths,
             "factor": 0.1,
             "target_bytes": 900,
             "backlog_before": 1000,

@@ -235,6 +235,7 @@ def test_more_ranges_than_are_kept_are_counted(tmp_path: Path, count: int) -> No
         internal = poll["internal"]
         internal["ledgers"] = [{"ledgerId": 5, "entries": 0, "size": 0}]
         internal["currentLedgerEntries"], internal["currentLedgerSize"] = 3 * count, 3 * count
+        internal["lastConfirmedEntry"] = f"5:{3 * count - 1}"
         shown = internal["cursors"]["processor"]
         shown["markDeletePosition"] = "5:0"
         shown["individuallyDeletedMessages"] = (
@@ -371,3 +372,58 @@ def test_ledgers_that_an_answer_leaves_out_stay(tmp_path: Path) -> None:
         [(6, 5753, drained[i]) for i in range(6)],
     ]
     assert {row["oldest_timestamp_ms"] for row in rows[CHECKS]} == {1_795_582_800_000, None}
+
+
+# -- evictions behind entries acknowledged one by one ----------------------------------------
+
+
+EVICTION = ("rule", "from_position", "to_position", "entries_skipped", "phantom", "count_delta")
+MOVED = ("target_reached", "100:-1", "103:100009", 3_100_010, False, 1)
+
+
+def evictions(polls: list[Any], folder: Path, **params: Any) -> dict[str, list[tuple[Any, ...]]]:
+    """The evictions of each topic, by the end of its name."""
+    rows, done = judged(polls, folder, **params)
+    assert done.problems == []
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for row in rows.get("backlog_evictions", []):
+        one = tuple(row[name] for name in EVICTION)
+        found.setdefault(row["topic"].rpartition("/")[2], []).append(one)
+    return found
+
+
+def test_eviction_takes_a_share_of_what_is_unacknowledged(tmp_path: Path) -> None:
+    found = evictions(polls_of("pulsar-41-eviction-behind-one-hole"), tmp_path)
+    stays = ("skip_zero", "100:-1", "100:-1", 0, True, 0)
+    assert found == {"one-hole": [stays] * 5, "unread": [MOVED] * 5}
+
+
+@pytest.mark.parametrize(
+    ("acked", "expected"),
+    [
+        # two unacknowledged entries in front: one is skipped, and the range behind it passed
+        (
+            "[(100:0..100:500],(100:501..100:999999],(101:-1..103:999999],(104:-1..104:9]]",
+            ("same_cursor", "100:-1", "100:500", 1, False, 1),
+        ),
+        # 501 more within the last ledger: 389 positions on, the cursor is within a range
+        (
+            "[(100:0..103:499999],(103:500500..104:9]]",
+            ("target_reached", "100:-1", "103:499999", 1, False, 1),
+        ),
+        # the second half of each ledger: a share of 1,550,008 of 2,000,010 entries ends in one
+        (
+            "[(100:499999..100:999999],(101:499999..101:999999],(102:499999..102:999999],"
+            "(103:499999..103:999999]]",
+            ("same_cursor", "100:-1", "101:999999", 1_000_000, False, 1),
+        ),
+    ],
+)
+def test_eviction_moves_over_what_is_acknowledged(
+    tmp_path: Path, acked: str, expected: tuple[Any, ...]
+) -> None:
+    def holes(poll: Any, _: int) -> None:
+        poll["internal"]["cursors"]["work"]["individuallyDeletedMessages"] = acked
+
+    polls = [p for p in polls_of("pulsar-41-eviction-behind-one-hole") if "hole" in p["topic"]]
+    assert evictions(changed(polls[:2], holes), tmp_path) == {"one-hole": [expected]}

@@ -32,6 +32,7 @@ SELECT cluster, topic, pass_ms, subscription, age_s, time_to_quota_s FROM (
 ) WHERE place = 1 AND time_to_quota_s <= $within
 """
 _EVICTED = ("cluster", "topic", "entries_skipped")
+NOT_EVICTED = "eviction skips nothing, because hardly any entry is unacknowledged"
 SOON_S = 3600
 """A quota that will be reached within this time is reported."""
 
@@ -98,7 +99,7 @@ def _over_quota(place: tuple[str, str], checks: list[Row], evicted: int) -> Find
         begin += f", because of subscription {last['oldest_subscription']}"
     if first["retention_policy"] == "consumer_backlog_eviction":
         entries = "entry was" if evicted == 1 else "entries were"
-        effect = f"{evicted:,} {entries} to be evicted"
+        effect = f"{evicted:,} {entries} to be evicted" if evicted else NOT_EVICTED
     else:
         effect = "its producers were disconnected"
     action = Action(
