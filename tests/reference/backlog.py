@@ -1219,7 +1219,7 @@ class Topic(WallKey):
             found["time_to_quota_s"] = 0.0
             return found
         left: list[float] = []
-        if growth > 0 and size.limit >= 0:
+        if growth > 0 and size.limit >= 0 and cursor.unacknowledged(self.ledgers):
             left.append((size.limit - newest.backlog_bytes) / growth)
         ttl_s = self._policies.ttl_s(self._topic, self._broker)
         never = ttl_s > 0 and ttl_s + self._policies.expiry_s(self._broker) <= time.limit

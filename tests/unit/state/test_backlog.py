@@ -103,7 +103,7 @@ def overtaking(draw: st.DrawFn) -> list[Row]:
 
 @pytest.mark.parametrize("estimate", ["consumed_average", "ledger_sum"])
 def test_cursors_that_overtake_one_another(estimate: str) -> None:
-    rounds = []
+    rounds: list[int] = []
 
     @drawn(400, LOOKED_FOR)
     @given(overtaking())

@@ -312,6 +312,21 @@ def test_time_to_quota_while_the_mark_delete_moves() -> None:
     assert [r["time_to_quota_s"] for r in rows] == [None, None, None, None, 56.0]
 
 
+@pytest.mark.parametrize(("limit", "left"), [(10_000, None), (0, 0.0)])
+def test_what_nobody_waits_for_reaches_no_quota(limit: int, left: float | None) -> None:
+    """The backlog grew at most checks, and is read at the last one."""
+    records = [
+        policy(0, "topic", TOPIC, backlog_quota=quota_of("destination_storage", limit)),
+        ledger(0, 1, 0, 0),
+        cursor(0, "s", "1:-1"),
+        *[entry(200 + 1000 * i, 1, i) for i in range(5)],
+        cursor(4500, "s", "1:4"),
+    ]
+    last = checks(records, 5001, table="backlog_subscriptions")[-1]
+    assert last["growth_rate"] > 0 and last["backlog_entries"] == 0
+    assert last["time_to_quota_s"] == left
+
+
 def test_a_pass_comes_after_everything_of_its_time() -> None:
     records = [ledger(0, 1, 5, 50), cursor(0, "s", "1:-1"), cursor(1000, "s", "1:2")]
     rows = checks(records, 1001, table="backlog_subscriptions")

@@ -16,12 +16,15 @@ if TYPE_CHECKING:
 # Only the rows that the sentences need: a fleet has a check of every topic each minute.
 _CHECKS = """
 SELECT cluster, topic, pass_ms, exceeded_size, exceeded_time, limit_bytes, limit_s,
-  retention_policy, oldest_subscription
+  retention_policy, coalesce(oldest_subscription, slowest) AS oldest_subscription
 FROM (
   SELECT *, row_number() OVER (
       PARTITION BY cluster, topic ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC) AS place
   FROM backlog_checks
-) WHERE place = 1 OR exceeded_size OR exceeded_time
+) LEFT JOIN (
+  SELECT cluster, topic, pass_ms, arg_min(subscription, (-backlog_bytes, subscription)) AS slowest
+  FROM backlog_subscriptions WHERE durable GROUP BY ALL
+) USING (cluster, topic, pass_ms) WHERE place = 1 OR exceeded_size OR exceeded_time
 """
 _AHEAD = """
 SELECT cluster, topic, pass_ms, subscription, age_s, time_to_quota_s FROM (
