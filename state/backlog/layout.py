@@ -187,6 +187,7 @@ CURSOR = _layout(
     "expired",
     "expired_before",
     "expired_total",
+    "remarks",
     "state",
     "stated",
     "ended",
@@ -216,7 +217,8 @@ number of checks that it has seen since it was last set back; `before_ledger`: m
 last of them. `beyond`: acknowledged entries in ranges that are not kept. `back_ledger` to
 `back_to_entry`: from where to where it was set back since the last check (NULL: it was not).
 `expired`: messages that expired since the last check (NULL: not known), `expired_before`: up to it,
-`expired_total`: the broker's own count (NULL: none). `state` to `answered_ms` are of Kafka groups:
+`expired_total`: the broker's own count (NULL: none). `remarks`: what the
+broker shows of it (a name, -1: nothing). `state` to `answered_ms` are of Kafka groups:
 the state of the last row and the one that a record states (names, -1: none), whether the group has
 ended (2: its state has, 3: see `groups.WITH_LOG`), the offset below which nothing more can be lost,
 the records after its offset while the log ends at `unread_end` (NULL: not counted), the unread
@@ -372,6 +374,7 @@ SUBSCRIPTION = _layout(
     "to_entry",
     "to_expiry*",
     "expired",
+    "remarks",
 )
 REFUSAL = _layout("record", "key", "row_no", "type", "policy")
 GROUP_LAG = _layout(
@@ -523,6 +526,8 @@ class Feed(NamedTuple):
     """Text of the acknowledged ranges of a `cursor_state`; -1: not known."""
     expired: Array
     """Messages that have expired on a cursor, counted by the broker; NULL: not known."""
+    remarks: Array
+    """Of a cursor, a text; -1: none."""
     log_start: Array
     unread: Array
     state: Array

@@ -114,6 +114,7 @@ _LATER = (
     "policy_json",
     "acked_ranges",
     "expired_messages",
+    "remarks",
     "log_start",
     "unread",
     "group_state",
@@ -417,6 +418,7 @@ class Cursor:
     expired: int | None = None
     """Messages that expired since the last check."""
     expired_before: int = 0
+    remarks: str | None = None
     broker_expired: int | None = None
 
     @property
@@ -888,6 +890,7 @@ class Topic(WallKey):
             self._expire(cursor, position, record)
         cursor.durable = durable
         cursor.observed(position, time_in(record), self.ledgers)
+        cursor.remarks = record.get("remarks")
         if record.get("acked_ranges") is not None:
             cursor.acknowledged_as(record["acked_ranges"], self.ledgers)
         moved = before != cursor.mark_delete
@@ -1158,6 +1161,7 @@ class Topic(WallKey):
                         "set_back_to": shown(cursor.set_back and cursor.set_back[1]),
                         "time_to_expiry_s": self._time_to_expiry(cursor, entries),
                         "expired_unread": cursor.expired,
+                        "remarks": cursor.remarks,
                     },
                 )
             cursor.was_behind, cursor.set_back = is_behind, None

@@ -40,6 +40,8 @@ _RANGE = re.compile(
 )
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(-1|0|[1-9][0-9]{0,18})")
 _MOST = 2**63 - 1
+PERSISTED = 10_000
+"""Acknowledged ranges of a cursor that a broker persists: `managedLedgerMaxUnackedRangesToPersist`."""
 MOST_RANGES = 1_000_000
 """Of a cursor, cut at ledgers: overlapping ones would be as many as ranges times ledgers."""
 
@@ -126,6 +128,7 @@ class _TopicMapping:
         self._broker = names.broker or self._before.broker
         self._sizes: dict[int, int] = {}
         """Entries of each ledger of this poll."""
+        self._persisted = PERSISTED
         self._deletions: list[Record] = []
         self._states: list[Record] = []
 
@@ -134,7 +137,9 @@ class _TopicMapping:
         stats, internal, info = (self._object(poll, key) for key in ("stats", "internal", "info"))
         if self._names.broker is None and _text(stats.get("ownerBroker")):
             self._broker = stats["ownerBroker"]
-        self._policies(self._object(poll, "policies"), policies)
+        answered = self._object(poll, "policies")
+        self._persisted = _persisted(answered.get("broker"))
+        self._policies(answered, policies)
         if poll.get("gone") is True:
             self._gone()
             known = None
@@ -235,6 +240,7 @@ class _TopicMapping:
         if listed is None:
             return before
         subscriptions = self._mapping(stats, "stats", "subscriptions")
+        transactions = _count(stats.get("ongoingTxnCount")) or 0
         found: dict[str, bool] = {}
         unknown: list[str] = []
         names: set[str] = set()
@@ -265,6 +271,7 @@ class _TopicMapping:
                 publish_time_ms=_time(shown, "earliestMsgPublishTimeInBacklog"),
                 acked_ranges=self._acked(cursor, place),
                 expired_messages=_count_in(shown, "totalMsgExpired"),
+                remarks=_remarks(shown, cursor, transactions, self._persisted),
             )
         if unknown:
             self._problem(
@@ -665,6 +672,31 @@ def _producer(producer: Producer) -> dict[str, Any]:
         "producer_id": producer.number,
         "producer_name": producer.name,
     }
+
+
+def _persisted(broker: Any) -> int:
+    """How many acknowledged ranges of a cursor outlast a restart of the broker."""
+    text = broker.get("managedLedgerMaxUnackedRangesToPersist") if isinstance(broker, dict) else ""
+    return int(text) if isinstance(text, str) and text.isdecimal() else PERSISTED
+
+
+def _remarks(shown: Any, cursor: Any, transactions: int, persisted: int) -> str | None:
+    """What keeps or brings back the backlog of a subscription, by the numbers of its topic; an open
+    transaction where messages wait and no consumer has any."""
+    waiting, delayed = _count_in(shown, "msgBacklog"), _count_in(shown, "msgDelayed")
+    ranges = _count_in(cursor, "totalNonContiguousDeletedMessagesRange") or 0
+    held = _count_in(shown, "unackedMessages")
+    found = [
+        f"{transactions:,} {'transactions are' if transactions > 1 else 'transaction is'} open on"
+        " the topic, and nothing behind is delivered"
+    ] * bool(transactions and waiting and not held)
+    if delayed:
+        found.append(f"{delayed:,} {'messages are' if delayed > 1 else 'message is'} delayed")
+    if ranges > persisted:
+        found.append(
+            f"of {ranges:,} acknowledged ranges {persisted:,} outlast a restart of the broker"
+        )
+    return "; ".join(found) or None
 
 
 def _time(document: Any, key: str) -> int | None:

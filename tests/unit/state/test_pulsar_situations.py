@@ -374,6 +374,66 @@ def test_ledgers_that_an_answer_leaves_out_stay(tmp_path: Path) -> None:
     assert {row["oldest_timestamp_ms"] for row in rows[CHECKS]} == {1_795_582_800_000, None}
 
 
+# -- what keeps a backlog --------------------------------------------------------------------
+
+
+OPEN = "is open on the topic, and nothing behind is delivered"
+
+
+def test_an_open_transaction_is_named(tmp_path: Path) -> None:
+    rows, done = judged(polls_of("pulsar-42-open-transaction"), tmp_path)
+    assert done.problems == []
+    assert columns(rows[SUBSCRIPTIONS], "backlog_entries", "drain_rate", "remarks") == [
+        (50 + 100 * i, None if i < 2 else 0.0, f"1 transaction {OPEN}") for i in range(5)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stats", "shown", "ranges", "broker", "remarks"),
+    [
+        ({"ongoingTxnCount": 0}, {}, 0, {}, None),
+        ({"ongoingTxnCount": 2}, {}, 0, {}, f"2 transactions {OPEN.replace('is', 'are', 1)}"),
+        ({}, {"unackedMessages": 5}, 0, {}, None),
+        ({}, {"msgBacklog": 0}, 0, {}, None),
+        ({"ongoingTxnCount": 0}, {"msgDelayed": 1}, 0, {}, "1 message is delayed"),
+        (
+            {},
+            {"msgDelayed": 1200},
+            0,
+            {},
+            f"1 transaction {OPEN}; 1,200 messages are delayed",
+        ),
+        (
+            {"ongoingTxnCount": 0},
+            {},
+            10_001,
+            {},
+            "of 10,001 acknowledged ranges 10,000 outlast a restart of the broker",
+        ),
+        ({"ongoingTxnCount": 0}, {}, 10_000, {}, None),
+        (
+            {"ongoingTxnCount": 0},
+            {},
+            1_500,
+            {"managedLedgerMaxUnackedRangesToPersist": "1000"},
+            "of 1,500 acknowledged ranges 1,000 outlast a restart of the broker",
+        ),
+        ({"ongoingTxnCount": "many"}, {"msgDelayed": -1}, 0, {}, None),
+    ],
+)
+def test_what_the_broker_shows_of_a_subscription(
+    tmp_path: Path, stats: Any, shown: Any, ranges: int, broker: Any, remarks: str | None
+) -> None:
+    def told(poll: Any, _: int) -> None:
+        poll["stats"].update(stats)
+        poll["stats"]["subscriptions"]["s"].update(shown)
+        poll["policies"]["broker"].update(broker)
+        poll["internal"]["cursors"]["s"]["totalNonContiguousDeletedMessagesRange"] = ranges
+
+    rows, _ = judged(changed(polls_of("pulsar-42-open-transaction")[:2], told), tmp_path)
+    assert {row["remarks"] for row in rows[SUBSCRIPTIONS]} == {remarks}
+
+
 # -- evictions behind entries acknowledged one by one ----------------------------------------
 
 

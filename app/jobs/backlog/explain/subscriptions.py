@@ -168,6 +168,8 @@ def _forecast(row: Quoted) -> str:
             f"; {row.unacked_ranges:n range} beyond {row.mark_delete} are acknowledged one by"
             f" one, and the first entry that is not is {row.first_hole}"
         )
+    if row["remarks"] is not None:
+        text += f"; the broker shows: {row.remarks}"
     if row["set_back"]:
         text += (
             f"; it was set back from {row.set_back_from} to {row.set_back_to}, so its rates"

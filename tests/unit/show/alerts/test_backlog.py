@@ -322,6 +322,20 @@ def test_without_an_age_the_subscription_with_the_largest_backlog_is_named(firin
     assert found["firing"][0]["summary"].endswith("; b is furthest behind")
 
 
+def test_what_the_broker_shows_is_said(firing):
+    told = {"remarks": "1 transaction is open on the topic"}
+    found = firing([check(0, **SIZE)], [subscription(0, None, **told)], whole=True)
+    assert found["firing"][0]["summary"].endswith(
+        "; s is furthest behind (1 transaction is open on the topic)"
+    )
+    rows = [check(minute) for minute in range(3)]
+    found = firing(rows, [subscription(m, 600.0, **told) for m in range(3)], whole=True)
+    assert (
+        "s (1 transaction is open on the topic) will reach a backlog quota"
+        in (found["firing"][0]["summary"])
+    )
+
+
 def test_only_what_was_known_at_a_time_counts_then(firing):
     found = firing(checks(range(4), **SIZE), at_ms=START_MS + 2 * MINUTE, whole=True)
     assert severities(found) == {"size": "warning"}
