@@ -6,6 +6,8 @@ parameters as a dictionary.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,6 +16,22 @@ SWITCH = "switch"
 """Marks a version parameter: its value is in `switches` of the job's rows."""
 WITHOUT_EFFECT = "without effect"
 """Marks a parameter that is accepted and changes no decision."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """Marks a parameter that changes a decision only with some values of another one, its own or of
+    a variant; of several marks one has to hold."""
+
+    key: str
+    values: tuple[Any, ...]
+
+    def are_met(self, section: Parameters) -> bool:
+        """Whether the other parameter has one of the values."""
+        every = (section, *getattr(section, "variants", ()))
+        return any(getattr(one, self.key, None) in self.values for one in every)
+
+
 Milliseconds = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 
@@ -36,6 +54,18 @@ class Parameters(Section):
         earlier records.
         """
         return 0
+
+    def idle(self) -> Iterator[str]:
+        """Parameters that differ from their defaults and change no decision, and what they need."""
+        for name, field in type(self).model_fields.items():
+            needs = [mark for mark in field.metadata if isinstance(mark, Needs)]
+            if getattr(self, name) == field.default:
+                continue
+            if WITHOUT_EFFECT in field.metadata:
+                yield field.alias or name
+            elif needs and not any(need.are_met(self) for need in needs):
+                allowed = " or ".join(map(str, needs[0].values))
+                yield f"{field.alias or name} without {needs[0].key} {allowed}"
 
     @classmethod
     def marked(cls, mark: str) -> tuple[str, ...]:
