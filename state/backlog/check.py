@@ -210,7 +210,7 @@ def _subscriptions(w: World, o: Out, key: Int, precise: Int, check_row: Record) 
             row["row_no"], row["rule"], row["name"] = number, check_row["rule"], c["name"]
             row["durable"], row["ledger"], row["entry"] = c["durable"], c["ledger"], c["entry"]
             row["entries"], row["bytes"], row["age_s"] = c["after"], c["bytes"], NULL
-            row["kind"], row["expired"], row["remarks"] = c["kind"], c["expired"], c["remarks"]
+            row["kind"], row["expired"], row["remarks"] = c["kind"], c["expired"], c["client"]
             row["ranges"] = w.store.range_spans[j, USED]
             row["hole_ledger"], row["hole_entry"] = NULL, NULL
             if row["ranges"] > 0:

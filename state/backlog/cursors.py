@@ -114,7 +114,7 @@ def create(w: Store, key: Int, name: Int, ledger: Int, entry: Int) -> Int:
     c["key"], c["name"], c["ledger"], c["entry"] = key, name, ledger, entry
     c["first_ms"], c["floor_ledger"], c["before_ledger"] = NULL, NULL, NULL
     c["durable"], c["was"], c["checks"] = 0, 0, 0
-    c["kind"], c["beyond"], c["back_ledger"], c["remarks"] = kind_of(w, name), 0, NULL, NOBODY
+    c["kind"], c["beyond"], c["back_ledger"], c["client"] = kind_of(w, name), 0, NULL, NOBODY
     c["expired"], c["expired_before"], c["expired_total"] = NULL, 0, NULL
     at = insert(w.slots, w.spans[SLOTS, key], w.tops, SLOTS, _place(w, key, name))
     w.slots[at, 0] = found

@@ -187,7 +187,6 @@ CURSOR = _layout(
     "expired",
     "expired_before",
     "expired_total",
-    "remarks",
     "state",
     "stated",
     "ended",
@@ -217,8 +216,7 @@ number of checks that it has seen since it was last set back; `before_ledger`: m
 last of them. `beyond`: acknowledged entries in ranges that are not kept. `back_ledger` to
 `back_to_entry`: from where to where it was set back since the last check (NULL: it was not).
 `expired`: messages that expired since the last check (NULL: not known), `expired_before`: up to it,
-`expired_total`: the broker's own count (NULL: none). `remarks`: what the
-broker shows of it (a name, -1: nothing). `state` to `answered_ms` are of Kafka groups:
+`expired_total`: the broker's own count (NULL: none). `state` to `answered_ms` are of Kafka groups:
 the state of the last row and the one that a record states (names, -1: none), whether the group has
 ended (2: its state has, 3: see `groups.WITH_LOG`), the offset below which nothing more can be lost,
 the records after its offset while the log ends at `unread_end` (NULL: not counted), the unread
@@ -226,7 +224,8 @@ records of an offset that has expired since the last check, and the time of its 
 `waits`: whether the offset is the last stable one, before an open transaction (see `groups.WAITS`;
 0: the next three mean nothing); its id (a name, -1: not known), producer and begin (NULL: not
 known); `told`: the last row has them. `client`, `host`: the consumer that the partition is assigned
-to (names, -1: not known); `type` of the group likewise. A group with a stated state has no offset, and
+to (names, -1: not known), `client` of a cursor of Pulsar what
+its broker shows of it; `type` of the group likewise. A group with a stated state has no offset, and
 in place of `unread` and `unread_end` the epochs of the group and of its assignment (NULL: not known).
 The other fields are of one pass: entries and bytes after its mark-delete, and the effects of an
 eviction.

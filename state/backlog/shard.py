@@ -51,7 +51,7 @@ KEPT = Kept(
     Columns(
         "cursors",
         L.CURSOR,
-        ("name", "remarks", "state", "stated", "transaction", "client", "host", "type"),
+        ("name", "state", "stated", "transaction", "client", "host", "type"),
         L.DERIVED_CURSOR,
     ),
     *(Pool(name, columns, (0,) if name == "producers" else ()) for name, columns in POOLS.items()),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from state.engine.parameters import SWITCH, Milliseconds, Needs, Parameters, Positive, Section
+from state.engine.parameters import SWITCH, Milliseconds, OnlyWith, Parameters, Positive, Section
 
 CachePolicy = Literal["expected_reads", "expected_reads_stash", "fifo", "proportional", "lru"]
 Mebibytes = Annotated[float, Field(ge=0, lt=2**33)]
@@ -14,11 +14,11 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Times = Annotated[int, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
 WITHOUT_READS = (
-    Needs("policy", ("fifo", "proportional")),
-    Needs("cacheEvictionByExpectedReadCount", (False,)),
+    OnlyWith("policy", ("fifo", "proportional")),
+    OnlyWith("cacheEvictionByExpectedReadCount", (False,)),
 )
 """Of settings that a broker ignores while it counts expected reads."""
-STASH = Needs("policy", ("expected_reads_stash",))
+STASH = OnlyWith("policy", ("expected_reads_stash",))
 
 
 class CacheVariant(Section):

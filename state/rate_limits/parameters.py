@@ -8,12 +8,12 @@ from state.engine.parameters import (
     SWITCH,
     WITHOUT_EFFECT,
     Milliseconds,
-    Needs,
+    OnlyWith,
     Parameters,
     Positive,
 )
 
-PIP385 = Needs("protocol", ("pip385",))
+PIP385 = OnlyWith("protocol", ("pip385",))
 BLIND_AFTER_GAP_MS = 10_000
 """A bucket fills in one second, so this time covers a debt of nine seconds of its rate."""
 
@@ -26,7 +26,9 @@ class RateLimitsParameters(Parameters):
     throttle_tracker: Annotated[Literal["per_type", "shared_counter"], SWITCH] = "per_type"
     limit_change: Annotated[Literal["immediate", "scheduled"], SWITCH] = "immediate"
     protocol: Annotated[
-        Literal["none", "pip385"], SWITCH, Needs("receipt_model", ("supported", "observed", "all"))
+        Literal["none", "pip385"],
+        SWITCH,
+        OnlyWith("receipt_model", ("supported", "observed", "all")),
     ] = "none"
     receipt_model: Annotated[Literal["none", "supported", "observed", "all"], SWITCH, PIP385] = (
         "none"

@@ -42,8 +42,6 @@ GIVEN_UP = frozenset(
 )
 """Outcomes that end a large message, by reason; a message may have several."""
 STALLED = "stalled"
-MOST_PARTIAL = 1000
-"""Messages that are acknowledged in part, of those that are counted."""
 MESSAGES = ("large message", "large messages")
 DELIVERIES = (
     "delivery of a large message to a subscription",
@@ -52,30 +50,23 @@ DELIVERIES = (
 
 
 def large_message_finding(
-    messages: Iterable[Row],
-    events: Iterable[Row],
-    incomplete: Iterable[Row],
-    partial: Iterable[Row] = (),
+    messages: Iterable[Row], events: Iterable[Row], incomplete: Iterable[Row]
 ) -> Finding | None:
     """The number of complete large messages, and why the others are not, from rows of
-    chunk_messages, chunk_events, incomplete_messages and the question partial-acks; None without
-    any."""
-    events, incomplete, partial = list(events), list(incomplete), list(partial)
+    chunk_messages, chunk_events and incomplete_messages; None without any."""
+    events, incomplete = list(events), list(incomplete)
     fates = _fates(messages, events, incomplete)
-    fates["partial"] = {_message(row) for row in partial}
     known = set().union(*fates.values())
     if not known:
         return None
     producers = {_message(r): r["producer_name"] for r in incomplete}
-    lost = [r for r in events if r["outcome"] in LOST]
-    consumers = {_message(r): r["consumer"] for r in (*lost, *partial)}
+    consumers = {_message(r): r["consumer"] for r in events if r["outcome"] in LOST}
     parts = [
         _part(fates["expired"], "never got {its} last chunk", "producer", producers),
         _part(fates["lost"], "{was} given up because of a lost chunk", "consumer", consumers),
         _part(fates["given_up"], "{was} given up for other reasons"),
         _part(fates["waiting"], "{waits} for a chunk", "producer", producers),
         *_stalled_parts(_stalled_heads(incomplete, fates)),
-        _part(fates["partial"], "{was} acknowledged in part"),
     ]
     # A message counts once per subscription; with one of them each, these are the messages.
     once = len({(m[0], m[1], m[3]) for m in known}) == len(known)
@@ -172,20 +163,13 @@ def _actions(
             "producer",
             producers,
         ),
-        (
-            "partial",
-            "Acknowledge whole large messages in",
-            "acknowledged in part: the rest cannot be assembled again",
-            "consumer",
-            consumers,
-        ),
     ):
         messages = fates[fate]
         if messages:
             one = min(messages)
             who = _named(noun, [names.get(m) for m in messages]).strip(" ()") or f"its {noun}"
             count = counted(len(messages), *MESSAGES)
-            passive = "" if fate == "expired" else f"{was(len(messages))} "
+            passive = f"{was(len(messages))} " if fate == "lost" else ""
             result.append(
                 Action(
                     f"{remedy} {who} of {short(one[1])}",
@@ -226,12 +210,10 @@ def _named(noun: str, names: list[str | None]) -> str:
 
 
 def _findings(reader: ReportReader) -> list[Finding]:
-    messages = reader.columns("chunk_messages", MESSAGE_COLUMNS)
     finding = large_message_finding(
-        messages,
+        reader.columns("chunk_messages", MESSAGE_COLUMNS),
         reader.columns("chunk_events", CHUNK_EVENT_COLUMNS),
         reader.columns("incomplete_messages", INCOMPLETE_COLUMNS),
-        reader.ask("partial-acks", MOST_PARTIAL) if messages and reader.written("events") else (),
     )
     return [] if finding is None else [finding]
 

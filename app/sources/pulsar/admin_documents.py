@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 from urllib.parse import unquote_plus
 
+from app.plain_text import is_digits
 from state.events import EVERY_BROKER
 from state.policies import FLAG, LIMIT_TYPES, NUMBER, limit_problem
 from udfs.topics import normal_topic, split_topic
@@ -677,7 +678,7 @@ def _producer(producer: Producer) -> dict[str, Any]:
 def _persisted(broker: Any) -> int:
     """How many acknowledged ranges of a cursor outlast a restart of the broker."""
     text = broker.get("managedLedgerMaxUnackedRangesToPersist") if isinstance(broker, dict) else ""
-    return int(text) if isinstance(text, str) and text.isdecimal() else PERSISTED
+    return int(text) if isinstance(text, str) and is_digits(text) else PERSISTED
 
 
 def _remarks(shown: Any, cursor: Any, transactions: int, persisted: int) -> str | None:

@@ -612,21 +612,6 @@ def test_stalled_messages_name_the_chunk_and_are_not_lost() -> None:
     )
 
 
-def test_messages_that_are_acknowledged_in_part_are_counted_and_have_an_action() -> None:
-    partial = [{**_message("b"), "consumer": "k"}]
-    finding = large_message_finding([_message("a"), _message("b")], [], [], partial)
-    assert finding is not None
-    assert finding.sentence == (
-        "Of 2 large messages all arrived complete; 1 was acknowledged in part."
-    )
-    assert [(a.remedy, a.reason) for a in finding.actions] == [
-        (
-            "Acknowledge whole large messages in consumer k of t",
-            "1 large message was acknowledged in part: the rest cannot be assembled again",
-        )
-    ]
-
-
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
