@@ -134,7 +134,7 @@ def _why(error: BaseException, seconds: float) -> str:
     if isinstance(error, TimedOut | TimeoutError):
         return f"no whole answer in time ({seconds:g} s)"
     if isinstance(error, ConnectionResetError):  # or closed, before an answer
-        return "closes the connection, as ports of other protocols do"
+        return "closes the connection, as ports with TLS or of another protocol do"
     if isinstance(error, http.client.IncompleteRead | ProtocolError):
         return "the answer breaks off"
     if isinstance(error, http.client.HTTPException):

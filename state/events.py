@@ -180,6 +180,11 @@ def _columns() -> tuple[Column, ...]:
             "epoch of a group's target assignment; below group_epoch = a new one is due (Kafka)",
         ),
         Column("api_version", short, "version of a request; null = not known (Kafka)"),
+        Column(
+            "remarks",
+            text,
+            "what the broker shows of a cursor that keeps its backlog, in words; null = nothing",
+        ),
     )
 
 

@@ -231,12 +231,13 @@ class Settings(_WithJobs):
         for name, job in DECLARED.items() if feed is not None else ():
             if job.commands is None or name not in info.data:  # absent: its section is refused
                 continue
-            parameter, needed = job.commands
-            value = getattr(info.data[name], parameter)
-            if value != needed:
-                raise ValueError(
-                    f"there are no commands with {name}.{parameter} {value} (allowed: {needed})"
-                )
+            for parameter, needed in job.commands.items():
+                value = getattr(info.data[name], parameter)
+                if value not in needed:
+                    raise ValueError(
+                        f"there are no commands with {name}.{parameter} {value} (allowed:"
+                        f" {', '.join(needed)})"
+                    )
         return feed
 
     @field_validator("source")

@@ -159,14 +159,15 @@ def _topic(opened: KafkaClient, topic: str) -> str:
 
 def _broker(chosen: ReconcileSettings, broker: str) -> str:
     """The metrics of a broker."""
-    from app.show.reconcile.scrape import scrape
+    from app.show.reconcile.scrape import NO_TOPICS, scrape
 
     try:
         found = scrape(chosen, broker)
     except Unanswered as error:
         address = chosen.brokers[broker]
         raise UserError(f"{address}: {error}\nbrokers, token and timeout_ms decide this") from None
-    return f"cluster {found.cluster}, {len(found.topics)} topics"
+    topics = f"{len(found.topics)} topics" if found.topics else NO_TOPICS
+    return f"cluster {found.cluster}, {topics}"
 
 
 def _sink(sink: Any) -> str:

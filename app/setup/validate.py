@@ -58,14 +58,8 @@ def idle_limits(settings: Settings) -> list[str]:
         for policy in policies
         for key in without_effect(policy)
     ]
-    usual = Settings()
-    parameters = [
-        f"{job}: {key}"
-        for job in settings.jobs
-        for key in DECLARED[job].without_effect
-        if settings.job_params(job)[key] != usual.job_params(job)[key]
-    ]
-    return limits + parameters
+    sections = {job: settings.section(DECLARED[job].parameters) for job in settings.jobs}
+    return limits + [f"{job}: {key}" for job, own in sections.items() for key in own.idle()]
 
 
 def summary(settings: Settings) -> dict[str, str]:

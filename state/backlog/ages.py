@@ -179,7 +179,7 @@ def _behind(w: Store, key: Int) -> bool:
             c["durable"] != 0
             and c["kind"] != L.DEDUPLICATION
             and c["kind"] != L.REPLICATOR
-            and unacked_after(w, key, j) > 0
+            and unacked_after(w, key, j, c["ledger"], c["entry"]) > 0
         ):
             return True
     return False

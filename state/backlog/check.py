@@ -85,7 +85,7 @@ def _measure(w: World, key: Int) -> bool:
     slots, behind = w.store.spans[SLOTS, key], False
     for i in range(slots[AT], slots[AT] + slots[USED]):
         c = w.store.cursors[w.store.slots[i, 0]]
-        c["after"] = unacked_after(w.store, key, w.store.slots[i, 0])
+        c["after"] = unacked_after(w.store, key, w.store.slots[i, 0], c["ledger"], c["entry"])
         c["bytes"] = bytes_after(w.store, key, c["ledger"], c["entry"])
         behind = behind or (c["durable"] != 0 and c["after"] > 0)
     return behind
@@ -210,7 +210,7 @@ def _subscriptions(w: World, o: Out, key: Int, precise: Int, check_row: Record) 
             row["row_no"], row["rule"], row["name"] = number, check_row["rule"], c["name"]
             row["durable"], row["ledger"], row["entry"] = c["durable"], c["ledger"], c["entry"]
             row["entries"], row["bytes"], row["age_s"] = c["after"], c["bytes"], NULL
-            row["kind"], row["expired"] = c["kind"], c["expired"]
+            row["kind"], row["expired"], row["remarks"] = c["kind"], c["expired"], c["client"]
             row["ranges"] = w.store.range_spans[j, USED]
             row["hole_ledger"], row["hole_entry"] = NULL, NULL
             if row["ranges"] > 0:

@@ -114,7 +114,7 @@ def create(w: Store, key: Int, name: Int, ledger: Int, entry: Int) -> Int:
     c["key"], c["name"], c["ledger"], c["entry"] = key, name, ledger, entry
     c["first_ms"], c["floor_ledger"], c["before_ledger"] = NULL, NULL, NULL
     c["durable"], c["was"], c["checks"] = 0, 0, 0
-    c["kind"], c["beyond"], c["back_ledger"] = kind_of(w, name), 0, NULL
+    c["kind"], c["beyond"], c["back_ledger"], c["client"] = kind_of(w, name), 0, NULL, NOBODY
     c["expired"], c["expired_before"], c["expired_total"] = NULL, 0, NULL
     at = insert(w.slots, w.spans[SLOTS, key], w.tops, SLOTS, _place(w, key, name))
     w.slots[at, 0] = found
@@ -140,28 +140,36 @@ def forget(w: Store, key: Int, name: Int) -> None:
 
 
 @compiled
+def absorbed(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> tuple[Int, Int]:
+    """Where a mark-delete at a position comes to rest: it moves over ranges that follow it."""
+    span = w.range_spans[cursor]
+    end = span[AT] + span[USED]
+    while True:
+        to, first = follow(w, key, ledger, entry)
+        at = lower(w.ranges, span, to, first)
+        if at == end or w.ranges[at, 0] != to or w.ranges[at, FIRST] != first:
+            at -= 1  # the position may be within a range
+        if at < span[AT] or w.ranges[at, 0] != to:
+            return ledger, entry
+        if not is_before(ledger, entry, to, w.ranges[at, LAST]):
+            return ledger, entry
+        ledger, entry = to, w.ranges[at, LAST]
+
+
+@compiled
 def _absorb(w: Store, key: Int, cursor: Int) -> None:
-    """Drop ranges that the mark-delete has passed, and move it over a range that follows it."""
+    """Move the mark-delete over the ranges that follow it, and drop those that it has passed."""
     c, span = w.cursors[cursor], w.range_spans[cursor]
+    ledger, entry = absorbed(w, key, cursor, c["ledger"], c["entry"])
+    if ledger != c["ledger"] or entry != c["entry"]:
+        c["ledger"], c["entry"], c["first_ms"] = ledger, entry, NULL
     while span[USED] > 0:
-        ledger, entry = c["ledger"], c["entry"]
         at = span[AT]
-        while span[USED] > 0 and not is_before(ledger, entry, w.ranges[at, 0], w.ranges[at, LAST]):
-            drop(span, np.int64(1))
-            at = span[AT]
-        if span[USED] == 0:
+        if is_before(ledger, entry, w.ranges[at, 0], w.ranges[at, LAST]):
+            if w.ranges[at, 0] == ledger:
+                w.ranges[at, FIRST] = max(w.ranges[at, FIRST], entry + 1)
             return
-        if w.ranges[at, 0] == ledger and w.ranges[at, FIRST] <= entry:
-            w.ranges[at, FIRST] = entry + 1
-        next_ledger, next_entry = follow(w, key, ledger, entry)
-        at = lower(w.ranges, span, next_ledger, next_entry)
-        if (
-            at == span[AT] + span[USED]
-            or w.ranges[at, 0] != next_ledger
-            or w.ranges[at, FIRST] != next_entry
-        ):
-            return
-        c["ledger"], c["entry"], c["first_ms"] = next_ledger, w.ranges[at, LAST], NULL
+        drop(span, np.int64(1))
 
 
 @compiled
@@ -244,15 +252,16 @@ def _put_range(w: Store, key: Int, cursor: Int, ledger: Int, first: Int, last: I
 
 
 @compiled
-def unacked_after(w: Store, key: Int, cursor: Int) -> Int:
-    """How many entries a cursor has not acknowledged; sums of ledgers are up to date."""
-    c, span = w.cursors[cursor], w.range_spans[cursor]
-    left = entries_after(w, key, c["ledger"], c["entry"]) - c["beyond"]
+def unacked_after(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> Int:
+    """How many entries after a position a cursor has not acknowledged; sums are up to date."""
+    span = w.range_spans[cursor]
+    left = entries_after(w, key, ledger, entry) - w.cursors[cursor]["beyond"]
     for i in range(span[AT], span[AT] + span[USED]):
-        at = find(w, key, w.ranges[i, 0])
-        if at >= 0:
+        at, first = find(w, key, w.ranges[i, 0]), w.ranges[i, FIRST]
+        if at >= 0 and w.ranges[i, 0] >= ledger:
+            first = max(first, up(entry)) if w.ranges[i, 0] == ledger else first
             last = min(w.ranges[i, LAST], w.ledgers[at, ENTRIES] - 1)
-            left -= max(last - w.ranges[i, FIRST] + 1, 0)
+            left -= max(last - first + 1, 0)
     return max(left, np.int64(0))
 
 

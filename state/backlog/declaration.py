@@ -39,6 +39,7 @@ COLUMNS = (
     "policy_json",
     "acked_ranges",
     "expired_messages",
+    "remarks",
     "log_start",
     "unread",
     "group_state",

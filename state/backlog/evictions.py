@@ -8,7 +8,7 @@ import numpy as np
 
 from state.backlog import layout as L
 from state.backlog.ages import is_older, sample_at, time_after
-from state.backlog.cursors import acknowledge_to, is_before, slowest
+from state.backlog.cursors import absorbed, acknowledge_to, is_before, slowest, unacked_after
 from state.backlog.layout import (
     AT,
     ENTRIES,
@@ -30,8 +30,6 @@ from state.backlog.layout import (
 from state.backlog.ledgers import (
     bytes_after,
     closed_at,
-    entries_after,
-    find,
     first_after,
     forward,
     is_open,
@@ -40,10 +38,11 @@ from state.backlog.ledgers import (
 from state.backlog.pool import lower
 
 REDUCTION = 0.9
-MOST_SKIPPED = np.int64(2**31 - 1)
+MOST_SKIPPED = 2.0**31 - 1
 """Most entries that a round skips: a broker counts them as an `int`."""
-CLEARLY = 1 + 2.0**-20
-"""More than the rounding error of a factor."""
+MOST_ROUNDS = 100
+"""Rounds after which a cursor skips its whole share: two of them may overtake one another for as
+long as a topic has entries, of which there are at most 2**63."""
 
 
 class _Call(NamedTuple):
@@ -94,57 +93,6 @@ def _slowest(w: Store, key: Int) -> Int:
 
 
 @compiled
-def _skips_most(w: Store, key: Int, ledger: Int, entry: Int, target: float) -> bool:
-    """Whether a round at a position skips the most, and at every earlier one of its ledger."""
-    backlog = bytes_after(w, key, ledger, entry)
-    if backlog <= target:
-        return False
-    wanted = (backlog - target) / backlog * entries_after(w, key, ledger, entry)
-    return bool(wanted >= MOST_SKIPPED * CLEARLY)
-
-
-@compiled
-def _overtake(w: Store, key: Int, oldest: Int, target: float) -> Int:
-    """Play the rounds in which only positions change; returns their number.
-
-    Cursors of one ledger that are less than MOST_SKIPPED apart overtake one another in turn. After
-    a round of each their order is as before, MOST_SKIPPED entries further on. This repeats as long
-    as the last of them stays in the ledger, behind the other cursors, and skips the most.
-    """
-    first, slots = w.cursors[oldest], w.spans[SLOTS, key]
-    ledger, entry, at = first["to_ledger"], first["to_entry"], find(w, key, first["to_ledger"])
-    if at < 0 or first["moves"] == 0:
-        return np.int64(0)
-    room, last, members = w.ledgers[at, ENTRIES] - 1, entry, np.int64(0)
-    for i in range(slots[AT], slots[AT] + slots[USED]):
-        c = w.cursors[w.slots[i, 0]]
-        if c["durable"] == 0 or c["to_ledger"] != ledger:
-            continue
-        if c["to_entry"] - entry >= MOST_SKIPPED:
-            room = min(room, c["to_entry"] - 1)
-        elif c["moves"] == 0:
-            return np.int64(0)
-        else:
-            last, members = max(last, c["to_entry"]), members + 1
-    if members < 2 or room <= last:
-        return np.int64(0)
-    turns, beyond = np.int64(0), (room - last) // MOST_SKIPPED + 1
-    while beyond - turns > 1:
-        middle = turns + (beyond - turns) // 2
-        if _skips_most(w, key, ledger, last + middle * MOST_SKIPPED, target):
-            turns = middle
-        else:
-            beyond = middle
-    for i in range(slots[AT], slots[AT] + slots[USED]):
-        c = w.cursors[w.slots[i, 0]]
-        if c["durable"] == 0 or c["to_ledger"] != ledger:
-            continue
-        if c["to_entry"] - entry < MOST_SKIPPED:
-            c["to_entry"] += turns * MOST_SKIPPED
-    return members * turns
-
-
-@compiled
 def _by_size(w: Store, key: Int, limit: Int) -> tuple[Int, Int, Int, float]:
     """Skip entries of the slowest cursor until the backlog fits. Returns the number of moved
     cursors (listed in `order`), rounds, the reason of the end and the first factor (NaN: none).
@@ -163,26 +111,22 @@ def _by_size(w: Store, key: Int, limit: Int) -> tuple[Int, Int, Int, float]:
         if oldest == before:
             return moved, rounds, L.SAME_CURSOR, first
         before = oldest
-        entries = entries_after(w, key, c["to_ledger"], c["to_entry"])
+        entries = unacked_after(w, key, oldest, c["to_ledger"], c["to_entry"])
         factor = (backlog - target) / backlog
         if np.isnan(first):
             first = factor
         wanted = factor * entries
-        skip = np.int64(wanted) if wanted < MOST_SKIPPED else MOST_SKIPPED
+        skip = np.int64(min(wanted, MOST_SKIPPED if rounds < MOST_ROUNDS else 2.0**62))
         if skip == 0:
             return moved, rounds, L.SKIP_ZERO, first
-        if skip == MOST_SKIPPED:
-            passed = _overtake(w, key, oldest, target)
-            if passed > 0:
-                rounds, before = rounds + passed, NOBODY
-                continue
         if c["moves"] == 0:
             w.order[moved] = oldest
             moved += 1
             c["factor"] = factor
         c["moves"] += 1
         rounds += 1
-        c["to_ledger"], c["to_entry"] = forward(w, key, c["to_ledger"], c["to_entry"], skip)
+        ledger, entry = forward(w, key, c["to_ledger"], c["to_entry"], skip)
+        c["to_ledger"], c["to_entry"] = absorbed(w, key, oldest, ledger, entry)
 
 
 @compiled
@@ -270,9 +214,8 @@ def _by_age(w: Store, key: Int, seconds: Int, now: Int, precise: Int) -> Int:
         c = w.cursors[j]
         if c["kind"] == L.DEDUPLICATION or c["kind"] == L.REPLICATOR:
             continue
-        c["to_ledger"], c["to_entry"] = expired_to(
-            w, key, c["ledger"], c["entry"], seconds, now, precise
-        )
+        ledger, entry = expired_to(w, key, c["ledger"], c["entry"], seconds, now, precise)
+        c["to_ledger"], c["to_entry"] = absorbed(w, key, j, ledger, entry)
         if c["to_ledger"] != c["ledger"] or c["to_entry"] != c["entry"]:
             c["moves"] = 1
             w.order[moved] = j
@@ -342,8 +285,8 @@ def _write(w: Store, o: Out, key: Int, call: _Call, check: Record) -> None:
         c = w.cursors[w.order[i]]
         row["name"], row["from_ledger"], row["from_entry"] = c["name"], c["ledger"], c["entry"]
         row["to_ledger"], row["to_entry"] = c["to_ledger"], c["to_entry"]
-        row["skipped"] = entries_after(w, key, c["ledger"], c["entry"]) - entries_after(
-            w, key, c["to_ledger"], c["to_entry"]
+        row["skipped"] = unacked_after(w, key, w.order[i], c["ledger"], c["entry"]) - unacked_after(
+            w, key, w.order[i], c["to_ledger"], c["to_entry"]
         )
         skipped = plus(skipped, row["skipped"])
         if call.kind == L.SIZE:

@@ -299,7 +299,7 @@ def _take_cursor(w: Store, f: Feed, i: Int) -> None:
     w.keys[key]["unseen"] &= ~L.CURSORS
     c = w.cursors[cursor]
     was_durable, old_ledger, old_entry = c["durable"], c["ledger"], c["entry"]
-    c["durable"] = f.flag[i]
+    c["durable"], c["client"] = f.flag[i], f.remarks[i]
     first_ms, source = entry_time(f.publish_ms[i], f.broker_ms[i])
     observe(w, key, cursor, ledger, entry, first_ms, source)
     if f.acked[i] >= 0:

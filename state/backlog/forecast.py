@@ -135,7 +135,7 @@ def forecast(w: World, key: Int, cursor: Int, stands: bool, timestamp: Int, row:
     if (limit >= 0 and size >= limit) or (timed and is_older(now, timestamp, limit_s)):
         row["to_quota"] = 0.0
         return
-    if growth > 0 and limit >= 0:
+    if growth > 0 and limit >= 0 and c["after"] > 0:
         row["to_quota"] = (limit - size) / growth
     # messages that expire before the limit never reach it
     expires = q["ttl_s"] > 0 and q["ttl_s"] + q["expiry_s"] <= limit_s

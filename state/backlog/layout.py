@@ -232,9 +232,9 @@ the records after its offset while the log ends at `unread_end` (NULL: not count
 records of an offset that has expired since the last check, and the time of its last state.
 `waits`: whether an open transaction holds the group (see `groups.WAITS`; 0: the next three mean
 nothing); its id (a name, -1: not known), producer and begin (NULL: not known); `told`: the last row has
-them. `client`, `host`: the consumer
-that the partition is assigned to (names, -1: not known); `type` of the group likewise. A group with a
-stated state has no offset, and in place of `unread` and `unread_end` the epochs of the group and of its
+them. `client`, `host`: the consumer that the partition is assigned to (names, -1: not known), `client`
+of a cursor of Pulsar what its broker shows of it; `type` of the group likewise. A group with a stated
+state has no offset, and in place of `unread` and `unread_end` the epochs of the group and of its
 assignment (NULL: not known).
 The other fields are of one pass: entries and bytes after its mark-delete, and the effects of an
 eviction.
@@ -382,6 +382,7 @@ SUBSCRIPTION = _layout(
     "to_entry",
     "to_expiry*",
     "expired",
+    "remarks",
 )
 REFUSAL = _layout("record", "key", "row_no", "type", "policy")
 GROUP_LAG = _layout(
@@ -533,6 +534,8 @@ class Feed(NamedTuple):
     """Text of the acknowledged ranges of a `cursor_state`; -1: not known."""
     expired: Array
     """Messages that have expired on a cursor, counted by the broker; NULL: not known."""
+    remarks: Array
+    """Of a cursor, a text; -1: none."""
     log_start: Array
     unread: Array
     state: Array

@@ -238,6 +238,7 @@ def _feed(r: Records, key: Array, place: Array, rank: Array, w: World) -> Feed:
         r["producer_id"],
         np.where(moves, r["acked_ranges"], NONE),
         r["expired_messages"],
+        r["remarks"],
         r["log_start"],
         r["unread"],
         r["group_state"],

@@ -121,6 +121,12 @@ def _outputs() -> tuple[Output, ...]:
             LONG,
             "messages that expired unread since the check before; null = not known",
         ),
+        TableColumn(
+            "remarks",
+            TEXT,
+            "what the broker shows of the subscription that keeps its backlog: open transactions,"
+            " delayed messages, acknowledgements that it does not persist; null = nothing",
+        ),
     )
     refusals = (
         topic,

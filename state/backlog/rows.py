@@ -179,6 +179,7 @@ class Rows:
                 ),
                 "time_to_expiry_s": _double(rows["to_expiry"]),
                 "expired_unread": _known(rows["expired"]),
+                "remarks": self._text(rows["remarks"]),
             }
         )
 

@@ -21,6 +21,7 @@ TEXTS = (
     "mark_delete",
     "policy_json",
     "acked_ranges",
+    "remarks",
     "group_state",
     "client_id",
     "client_host",

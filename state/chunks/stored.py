@@ -389,9 +389,33 @@ def leads(w: World, sub: Int, head: Int) -> bool:
 
 
 @compiled
+def handed_back(w: World, sub: Int, head: Int, now: Int) -> Int:
+    """The last chunk of the message at mark-delete that a subscription was sent whole and has not
+    acknowledged, while others wait: its client asks for that chunk alone. -1 if it is not so."""
+    s, own = w.subs[sub], w.pieces[head]["stored"]
+    bit, last, at = bit_of(w, sub), NOBODY, w.stored[own]["first"]
+    while at >= 0:
+        e = w.pieces[at]
+        if e["sent"] & bit == 0:
+            return NOBODY
+        if e["chunk_id"] == e["num_chunks"] - 1 and not is_passed(w, sub, at):
+            last = np.int64(at)
+        at = e["next"]
+    if last < 0 or s["mark_ledger"] == NULL or not stands_at(w, sub, head):
+        return NOBODY
+    message = w.keys[s["key"]]["first_stored"]
+    while message >= 0:
+        if message != own and is_behind(w, sub, message, last, now):
+            return last
+        message = w.stored[message]["next"]
+    return NOBODY
+
+
+@compiled
 def stalled_at(w: World, key: Int, sub: Int, now: Int) -> Int:
     """The stored chunk at which a shared subscription has stopped, -1 if it has not: a chunk above
-    0 that it has not been sent, at mark-delete, while nothing was delivered for a time.
+    0 that it has not been sent, at mark-delete, while nothing was delivered for a time; or the last
+    one of a message that was sent and handed back.
     """
     p, s = w.settings[0], w.subs[sub]
     if s["shared"] == 0 or (s["counted"] != 0 and s["consumers"] == 0):
@@ -404,8 +428,10 @@ def stalled_at(w: World, key: Int, sub: Int, now: Int) -> Int:
             return NOBODY
     else:
         head = first_left(w, key, sub)
-    if head < 0 or now - w.pieces[head]["at_ms"] <= p["wait_ms"] or not leads(w, sub, head):
+    if head < 0 or now - w.pieces[head]["at_ms"] <= p["wait_ms"]:
         return NOBODY
+    if not leads(w, sub, head):
+        return handed_back(w, sub, head, now) if s["stalled"] == 0 else NOBODY
     if s["stalled"] != 0:
         return head
     if w.pieces[head]["sent"] & bit_of(w, sub) != 0:
@@ -450,15 +476,24 @@ def is_behind(w: World, sub: Int, message: Int, head: Int, now: Int) -> bool:
 
 
 @compiled
-def next_id(w: World, sub: Int, message: Int, least: Int) -> Int:
-    """The smallest chunk id from `least` on that is stored and not acknowledged, -1 without."""
+def is_left(w: World, sub: Int, piece: Int, head: Int) -> bool:
+    """Whether a stalled subscription waits for a stored chunk: for none that it has acknowledged,
+    and of the message at which it stands for none before that chunk."""
+    e, h = w.pieces[piece], w.pieces[head]
+    is_before = e["stored"] == h["stored"] and e["chunk_id"] < h["chunk_id"]
+    return bool(not is_before and not is_passed(w, sub, piece))
+
+
+@compiled
+def next_id(w: World, sub: Int, message: Int, head: Int, least: Int) -> Int:
+    """The smallest chunk id from `least` on that is stored and left, -1 without."""
     found, at = NOBODY, w.stored[message]["first"]
     while at >= 0:
         e = w.pieces[at]
         if (
             e["chunk_id"] >= least
             and (found < 0 or e["chunk_id"] < found)
-            and not is_passed(w, sub, at)
+            and is_left(w, sub, at, head)
         ):
             found = np.int64(e["chunk_id"])
         at = e["next"]
@@ -485,7 +520,7 @@ def list_message(
     at = e["first"]
     while at >= 0:
         x = w.pieces[at]
-        if not is_passed(w, sub, at):
+        if is_left(w, sub, at, head):
             if m["first_ledger"] == NULL:
                 m["first_ledger"], m["first_entry"] = x["ledger"], x["entry"]
                 m["last_ledger"], m["last_entry"] = x["ledger"], x["entry"]
@@ -499,7 +534,7 @@ def list_message(
                 m["buffered"] += x["size"]
         at = x["next"]
     m["gone_start"], m["gone"] = p["gone"], 0
-    least, here = np.int64(0), next_id(w, sub, message, np.int64(0))
+    least, here = np.int64(0), next_id(w, sub, message, head, np.int64(0))
     m["next_chunk"] = here
     while here >= 0:
         if here > least:
@@ -509,7 +544,7 @@ def list_message(
             p["gone"] += 1
             m["gone"] += 1
         least = here + 1
-        here = next_id(w, sub, message, least)
+        here = next_id(w, sub, message, head, least)
 
 
 @compiled

@@ -67,8 +67,9 @@ class Declaration:
     does not hold for them."""
     payloads: str | None = None
     """Parameter that lets payloads of chunks travel to the core; None = they never do."""
-    commands: tuple[str, str] | None = None
-    """A parameter, and the value with which the job has commands for the throttle feed."""
+    commands: Mapping[str, tuple[str, ...]] | None = None
+    """Parameters, and the values with which the job has commands for the throttle feed: those of all
+    parameters together."""
 
     @cached_property
     def tables(self) -> tuple[Table, ...]:
@@ -102,13 +103,6 @@ class Declaration:
         from state.engine.parameters import SWITCH
 
         return self.parameters.marked(SWITCH)
-
-    @property
-    def without_effect(self) -> tuple[str, ...]:
-        """Parameters that are accepted and change no decision."""
-        from state.engine.parameters import WITHOUT_EFFECT
-
-        return self.parameters.marked(WITHOUT_EFFECT)
 
     def core(
         self, params: Mapping[str, Any], policies: Sequence[str] = (), stage: Stage | None = None

@@ -6,13 +6,34 @@ parameters as a dictionary.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 SWITCH = "switch"
 """Marks a version parameter: its value is in `switches` of the job's rows."""
-WITHOUT_EFFECT = "without effect"
+
+
+@dataclass(frozen=True)
+class OnlyWith:
+    """Marks a parameter that changes a decision only with some values of another one, its own or of
+    a variant; of several marks one has to hold."""
+
+    key: str
+    values: tuple[Any, ...]
+
+    def __str__(self) -> str:
+        return f" without {self.key} {' or '.join(map(str, self.values))}" if self.key else ""
+
+    def is_met(self, section: Parameters) -> bool:
+        """Whether the other parameter has one of the values."""
+        every = (section, *getattr(section, "variants", ()))
+        return any(getattr(one, self.key, None) in self.values for one in every)
+
+
+WITHOUT_EFFECT = OnlyWith("", ())
 """Marks a parameter that is accepted and changes no decision."""
 Milliseconds = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
@@ -37,8 +58,16 @@ class Parameters(Section):
         """
         return 0
 
+    def idle(self) -> Iterator[str]:
+        """Parameters that differ from their defaults and change no decision, and what they need."""
+        for name, field in type(self).model_fields.items():
+            marks = [mark for mark in field.metadata if isinstance(mark, OnlyWith)]
+            is_idle = marks and not any(mark.is_met(self) for mark in marks)
+            if is_idle and getattr(self, name) != field.default:
+                yield f"{field.alias or name}{marks[0]}"
+
     @classmethod
-    def marked(cls, mark: str) -> tuple[str, ...]:
+    def marked(cls, mark: object) -> tuple[str, ...]:
         """Names of the parameters with a mark, as `params` spells them."""
         return tuple(
             field.alias or name

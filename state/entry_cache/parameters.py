@@ -6,13 +6,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
-from state.engine.parameters import SWITCH, Milliseconds, Parameters, Positive, Section
+from state.engine.parameters import SWITCH, Milliseconds, OnlyWith, Parameters, Positive, Section
 
 CachePolicy = Literal["expected_reads", "expected_reads_stash", "fifo", "proportional", "lru"]
 Mebibytes = Annotated[float, Field(ge=0, lt=2**33)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Times = Annotated[int, Field(ge=0, le=1000)]
 Count = Annotated[int, Field(ge=0, lt=2**31)]
+WITHOUT_READS = (
+    OnlyWith("policy", ("fifo", "proportional")),
+    OnlyWith("cacheEvictionByExpectedReadCount", (False,)),
+)
+"""Of settings that a broker ignores while it counts expected reads."""
+STASH = OnlyWith("policy", ("expected_reads_stash",))
 
 
 class CacheVariant(Section):
@@ -46,7 +52,7 @@ class EntryCacheParameters(Parameters):
     policy: Annotated[CachePolicy, SWITCH] = "expected_reads"
     duplicate_insert: Annotated[Literal["discard", "merge"] | None, SWITCH] = None
     extend_recently_accessed: Annotated[bool, SWITCH] = True
-    time_pass_pending: Annotated[Literal["stop", "stash", "ignore"], SWITCH] = "stop"
+    time_pass_pending: Annotated[Literal["stop", "stash", "ignore"], SWITCH, STASH] = "stop"
     decrement_on_mark_delete: Annotated[bool, SWITCH] = False
     settings_applied_at_start: Annotated[bool, SWITCH] = True
     release_event: Annotated[Literal["dispatch", "entry_released"], SWITCH] = "dispatch"
@@ -56,13 +62,13 @@ class EntryCacheParameters(Parameters):
     managedLedgerCacheEvictionWatermark: Share = 0.9
     managedLedgerCacheEvictionIntervalMs: Positive = 10
     managedLedgerCacheEvictionTimeThresholdMillis: Milliseconds = 1000
-    managedLedgerCacheEvictionTimeThresholdMillisMax: Milliseconds = 5000
+    managedLedgerCacheEvictionTimeThresholdMillisMax: Annotated[Milliseconds, STASH] = 5000
     managedLedgerCacheEvictionExtendTTLOfEntriesWithRemainingExpectedReadsMaxTimes: Times = 5
     cacheEvictionByExpectedReadCount: bool = True
-    cacheEvictionByMarkDeletedPosition: bool = False
-    managedLedgerMinimumBacklogCursorsForCaching: Count = 0
-    managedLedgerMinimumBacklogEntriesForCaching: Count = 1000
-    managedLedgerMaxBacklogBetweenCursorsForCaching: Count = 1000
+    cacheEvictionByMarkDeletedPosition: Annotated[bool, *WITHOUT_READS] = False
+    managedLedgerMinimumBacklogCursorsForCaching: Annotated[Count, *WITHOUT_READS] = 0
+    managedLedgerMinimumBacklogEntriesForCaching: Annotated[Count, *WITHOUT_READS] = 1000
+    managedLedgerMaxBacklogBetweenCursorsForCaching: Annotated[Count, *WITHOUT_READS] = 1000
     variants: list[CacheVariant] = []
     extra_outputs: list[Literal["cache_evictions", "cache_reads"]] = []
 

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from state.engine.parameters import SWITCH, WITHOUT_EFFECT, Milliseconds, Parameters, Positive
+from state.engine.parameters import (
+    SWITCH,
+    WITHOUT_EFFECT,
+    Milliseconds,
+    OnlyWith,
+    Parameters,
+    Positive,
+)
 
+PIP385 = OnlyWith("protocol", ("pip385",))
 BLIND_AFTER_GAP_MS = 10_000
 """A bucket fills in one second, so this time covers a debt of nine seconds of its rate."""
 
@@ -17,16 +25,22 @@ class RateLimitsParameters(Parameters):
     release_condition: Annotated[Literal["target", "positive"], SWITCH] = "target"
     throttle_tracker: Annotated[Literal["per_type", "shared_counter"], SWITCH] = "per_type"
     limit_change: Annotated[Literal["immediate", "scheduled"], SWITCH] = "immediate"
-    protocol: Annotated[Literal["none", "pip385"], SWITCH] = "none"
-    receipt_model: Annotated[Literal["none", "supported", "observed", "all"], SWITCH] = "none"
-    broker_reason: Annotated[Literal["inform", "wait"], SWITCH] = "inform"
-    pause_rule: Annotated[Literal["pip", "model"], SWITCH] = "pip"
-    repeat_throttle: Annotated[Literal["replace", "max"], SWITCH] = "replace"
-    timeout_rule: Annotated[Literal["active", "seen"], SWITCH] = "active"
+    protocol: Annotated[
+        Literal["none", "pip385"],
+        SWITCH,
+        OnlyWith("receipt_model", ("supported", "observed", "all")),
+    ] = "none"
+    receipt_model: Annotated[Literal["none", "supported", "observed", "all"], SWITCH, PIP385] = (
+        "none"
+    )
+    broker_reason: Annotated[Literal["inform", "wait"], SWITCH, PIP385] = "inform"
+    pause_rule: Annotated[Literal["pip", "model"], SWITCH, PIP385] = "pip"
+    repeat_throttle: Annotated[Literal["replace", "max"], SWITCH, PIP385] = "replace"
+    timeout_rule: Annotated[Literal["active", "seen"], SWITCH, PIP385] = "active"
     observed_pauses: Annotated[Literal["correct", "ignore"], SWITCH] = "correct"
     observed_wait_ms: Milliseconds = 1000
     extra_outputs: list[Literal["publish_verdicts"]] = []
-    throttleProducerReceiptWaitTimeMillis: Milliseconds = 100
+    throttleProducerReceiptWaitTimeMillis: Annotated[Milliseconds, PIP385] = 100
     connectionsPerBroker: Annotated[Positive, WITHOUT_EFFECT] = 1
 
     def blind_after_gap_ms(self, idle_state_ms: int) -> int:

@@ -6,10 +6,8 @@ import json
 import math
 import re
 import statistics
-from bisect import bisect_left
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.reference.order import Record, each_once
@@ -89,6 +87,8 @@ MOST_RANGES = 10_000
 SAMPLES_PER_SECOND = 4
 SAMPLE_MS = 1000
 INT_MAX = 2**31 - 1
+MOST_ROUNDS = 100
+"""Rounds of an eviction after which INT_MAX is no bound any more; no topic has so many entries."""
 LARGEST = 2**63 - 1
 """What a count or a sum is at most."""
 _LATER = (
@@ -118,6 +118,7 @@ _LATER = (
     "policy_json",
     "acked_ranges",
     "expired_messages",
+    "remarks",
     "log_start",
     "unread",
     "group_state",
@@ -421,6 +422,7 @@ class Cursor:
     expired: int | None = None
     """Messages that expired since the last check."""
     expired_before: int = 0
+    remarks: str | None = None
     broker_expired: int | None = None
 
     @property
@@ -511,6 +513,12 @@ class Cursor:
                     others.append(other)
             self.ranges = sorted([*others, (ledger, first, last)])[:MOST_RANGES]
         self._absorb(ledgers)
+
+    def moved_to(self, position: Position, ledgers: Ledgers) -> Cursor:
+        """What it would be with everything up to a position acknowledged."""
+        moved = replace(self, ranges=list(self.ranges))
+        moved.acknowledged_to(position, ledgers)
+        return moved
 
     def evicted_to(self, position: Position, ledgers: Ledgers) -> None:
         """An eviction that is applied; no later observation is behind it."""
@@ -651,48 +659,24 @@ class Eviction:
     expire_s: int | None = None
 
 
-def skip_of(backlog: int, target: float, entries: int) -> tuple[float, int]:
+def skip_of(backlog: int, target: float, entries: int, most: int) -> tuple[float, int]:
     """One round of size eviction: the factor and the entries to skip."""
     factor = (backlog - target) / backlog
-    return factor, min(int(factor * entries), INT_MAX)
+    return factor, min(int(factor * entries), most)
 
 
-def turns(
-    ledgers: Ledgers, at: Mapping[str, Position], moved: Collection[str], target: float
-) -> tuple[int, set[str]]:
-    """How often some cursors overtake one another, INT_MAX entries a round, with the slowest to
-    move next; and which.
-
-    Those within INT_MAX entries of the slowest, in its ledger, move once each, in their order,
-    and are then where they were relative to each other. This is so again until one of them comes
-    to another cursor, to the end of the ledger, or does not skip INT_MAX entries.
-    """
-    ledger, entry = min(at.values())
-    near = {n for n, p in at.items() if p[0] == ledger and p[1] < entry + INT_MAX}
-    if len(near) == 1 or not near <= set(moved):
-        return 0, set()
-    last = max(at[n][1] for n in near)
-    ends = [p[1] for n, p in at.items() if p[0] == ledger and n not in near]
-    wide = (min([ledgers[ledger].entries, *ends]) - 1 - last) // INT_MAX
-
-    def falls_short(turn: int) -> bool:
-        there = ledger, last + turn * INT_MAX
-        backlog, after = ledgers.backlog_bytes(there), ledgers.after(there)
-        skipped = (backlog - Fraction(target)) * after
-        return backlog <= target or skipped < backlog * INT_MAX * Fraction(1_000_001, 10**6)
-
-    return max(bisect_left(range(1, wide + 1), True, key=falls_short), 0), near
-
-
-def evict_size(ledgers: Ledgers, marks: Mapping[str, Position], limit: int) -> Eviction:
-    """Size eviction over durable cursors: section 6."""
-    at, target = dict(marks), REDUCTION * limit
+def evict_size(ledgers: Ledgers, durable: Mapping[str, Cursor], limit: int) -> Eviction:
+    """Size eviction over durable cursors: section 6. Of the entries that a cursor has not
+    acknowledged a share decides how many *positions* it moves on, acknowledged ones included."""
+    at, target = dict(durable), REDUCTION * limit
+    marks = {name: cursor.mark_delete for name, cursor in durable.items()}
     moves: dict[str, Move] = {}
     before: str | None = None
     rounds, rule, computed = 0, "target_reached", None
+
     while True:
-        name = slowest(at)
-        backlog = ledgers.backlog_bytes(None if name is None else at[name])
+        name = slowest({name: cursor.mark_delete for name, cursor in at.items()})
+        backlog = ledgers.backlog_bytes(None if name is None else at[name].mark_delete)
         if backlog <= target:
             break
         assert name is not None
@@ -700,21 +684,19 @@ def evict_size(ledgers: Ledgers, marks: Mapping[str, Position], limit: int) -> E
             rule = "same_cursor"
             break
         before = name
-        factor, skip = skip_of(backlog, target, ledgers.after(at[name]))
+        factor, skip = skip_of(
+            backlog,
+            target,
+            at[name].unacknowledged(ledgers),
+            INT_MAX if rounds < MOST_ROUNDS else 2**62,
+        )
         computed = factor if computed is None else computed
         if skip == 0:
             rule = "skip_zero"
             break
-        if skip == INT_MAX:
-            times, overtaking = turns(ledgers, at, moves, target)
-            for each in overtaking if times else ():
-                at[each] = moves[each].end = at[each][0], at[each][1] + times * INT_MAX
-            rounds += times * len(overtaking)
-            if times:
-                before = None
-                continue
-        move = moves.setdefault(name, Move(name, at[name], None, factor))
-        at[name] = move.end = ledgers.forward(at[name], skip)
+        move = moves.setdefault(name, Move(name, marks[name], None, factor))
+        at[name] = at[name].moved_to(ledgers.forward(at[name].mark_delete, skip), ledgers)
+        move.end = at[name].mark_delete
         rounds += 1
     return Eviction(rule, list(moves.values()) or [_standing(marks, computed)], rounds, int(target))
 
@@ -912,6 +894,7 @@ class Topic(WallKey):
             self._expire(cursor, position, record)
         cursor.durable = durable
         cursor.observed(position, time_in(record), self.ledgers)
+        cursor.remarks = record.get("remarks")
         if record.get("acked_ranges") is not None:
             cursor.acknowledged_as(record["acked_ranges"], self.ledgers)
         moved = before != cursor.mark_delete
@@ -1139,7 +1122,8 @@ class Topic(WallKey):
         self._was_backlogged = is_backlogged
         self._subscription_rows(rule, size, time)
         if action == "evict_size":
-            self._evict(evict_size(self.ledgers, marks, size.limit), "size")
+            durable = {name: self.cursors[name] for name in marks}
+            self._evict(evict_size(self.ledgers, durable, size.limit), "size")
         elif action == "evict_time":
             self._evict(self._evict_time(time.limit), "time")
 
@@ -1181,6 +1165,7 @@ class Topic(WallKey):
                         "set_back_to": shown(cursor.set_back and cursor.set_back[1]),
                         "time_to_expiry_s": self._time_to_expiry(cursor, entries),
                         "expired_unread": cursor.expired,
+                        "remarks": cursor.remarks,
                     },
                 )
             cursor.was_behind, cursor.set_back = is_behind, None
@@ -1242,7 +1227,7 @@ class Topic(WallKey):
             found["time_to_quota_s"] = 0.0
             return found
         left: list[float] = []
-        if growth > 0 and size.limit >= 0:
+        if growth > 0 and size.limit >= 0 and cursor.unacknowledged(self.ledgers):
             left.append((size.limit - newest.backlog_bytes) / growth)
         ttl_s = self._policies.ttl_s(self._topic, self._broker)
         never = ttl_s > 0 and ttl_s + self._policies.expiry_s(self._broker) <= time.limit
@@ -1263,6 +1248,7 @@ class Topic(WallKey):
         for cursor in sorted(self.cursors.values(), key=lambda c: c.name.encode()):
             if cursor.kind not in ("deduplication", "replicator") and target > 0:
                 end = self.expired_to(cursor.mark_delete, target * 1000)
+                end = cursor.moved_to(end, self.ledgers).mark_delete
                 if end != cursor.mark_delete:
                     moves.append(Move(cursor.name, cursor.mark_delete, end))
         return Eviction("expired", moves or [_standing(marks)], None, None, target)
@@ -1304,7 +1290,10 @@ class Topic(WallKey):
             m.subscription: m.end for m in done.moves if m.subscription in before and m.end
         }
         skipped = [
-            0 if m.start is None or m.end is None else ledgers.after(m.start) - ledgers.after(m.end)
+            0
+            if m.subscription is None or m.end is None
+            else (cursor := self.cursors[m.subscription]).unacknowledged(ledgers)
+            - cursor.moved_to(m.end, ledgers).unacknowledged(ledgers)
             for m in done.moves
         ]
         is_phantom = sum(skipped) == 0

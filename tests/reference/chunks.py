@@ -987,12 +987,10 @@ class Topic(Key):
             return None
         head, letter = min(every, key=lambda pair: pair[0].at)
         left = [c for c in letter.chunks if not self._has(s, c.at)]
-        if (
-            self._now - head.since <= self._patience
-            or head.chunk_id == 0
-            or any(c.at < head.at or c.chunk_id < head.chunk_id for c in left)
-        ):
+        if self._now - head.since <= self._patience:
             return None
+        if head.chunk_id == 0 or any(c.at < head.at or c.chunk_id < head.chunk_id for c in left):
+            return None if s.stalled else self._handed_back(s, head, letter)
         if s.stalled:
             return head
         if s.name in head.sent_to:
@@ -1000,26 +998,51 @@ class Topic(Key):
         if s.mark is None:
             known = any(c.chunk_id == 0 and self._has(s, c.at) for c in letter.chunks)
             return head if known else None
-        next_of_ledger = (s.mark[0], s.mark[1] + 1) == head.at
+        return head if self._stands_at(s.mark, head) else None
+
+    @staticmethod
+    def _stands_at(mark: Place, head: Stored) -> bool:
+        """Whether a mark-delete is directly before a chunk."""
+        next_of_ledger = (mark[0], mark[1] + 1) == head.at
         next_ledger = (
-            s.mark[0] != head.at[0]
+            mark[0] != head.at[0]
             and head.at[1] == 0
-            and (head.before is None or head.before <= s.mark)
+            and (head.before is None or head.before <= mark)
         )
-        return head if next_of_ledger or next_ledger else None
+        return next_of_ledger or next_ledger
+
+    def _handed_back(self, s: Subscription, head: Stored, letter: Letter) -> Stored | None:
+        """The last chunk of a message that was sent whole and is not acknowledged, at mark-delete,
+        while others wait: a client that hands it back asks for that chunk alone."""
+        last = [c for c in letter.chunks if c.is_last and not self._has(s, c.at)]
+        if s.mark is None or not self._stands_at(s.mark, head) or not last:
+            return None
+        if any(s.name not in c.sent_to for c in letter.chunks):
+            return None
+        others = (x for x in self._letters if x is not letter)
+        return last[-1] if any(self._waits(s, x) for x in others) else None
+
+    def _waits(self, s: Subscription, letter: Letter) -> bool:
+        """Whether a message has been whole for a time and its last chunk was not sent."""
+        return any(
+            c.is_last
+            and s.name not in c.sent_to
+            and self._now - c.since > self._patience
+            and not self._has(s, c.at)
+            for c in letter.chunks
+        )
 
     def _stalled_rows(self, shown: Row) -> int:
         n = 0
         for s in sorted(self.subscriptions.values(), key=lambda s: s.name.encode()):
             head = self._stopped_at(s)
             for letter in self._letters if head is not None else ():
+                assert head is not None
                 left = [c for c in letter.chunks if not self._has(s, c.at)]
-                waits = any(
-                    c.is_last and s.name not in c.sent_to and self._now - c.since > self._patience
-                    for c in left
-                )
-                if waits or any(c is head for c in left):
-                    assert head is not None
+                stands = any(c is head for c in left)
+                if stands:
+                    left = [c for c in left if c.chunk_id >= head.chunk_id]
+                if stands or self._waits(s, letter):
                     self._stalled_row(s, letter, left, head, shown)
                     n += 1
         return n

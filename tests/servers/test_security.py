@@ -130,7 +130,7 @@ def configuration(kafka: Kafka, folder: Path, topic: str) -> dict[str, Any]:
             "format": "kafka",
             "options": {**client, **by_variable, "subscribe": topic, "startingOffsets": "earliest"},
         },
-        "rate_limits": {"protocol": "pip385"},
+        "rate_limits": {"protocol": "pip385", "receipt_model": "supported"},
         "throttle_feed": {"topic": f"{topic}-throttles", "options": {**client, **written_out}},
         "storage_options": {
             "AWS_SECRET_ACCESS_KEY": f"{HUSH}key",

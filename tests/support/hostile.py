@@ -30,7 +30,7 @@ NAMES = {
 }
 """Columns of names that clients and operators of brokers choose."""
 TEXTS = {
-    *("problem", "detail", "raw", "error", "exception", "observed", "summary", "author"),
+    *("problem", "remarks", "detail", "raw", "error", "exception", "observed", "summary", "author"),
     *("policy_json", "topic_bytes", "labels", "source_feed", "runbook"),
 }
 """Columns of texts of others, which may hold names."""

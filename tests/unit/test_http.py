@@ -25,14 +25,14 @@ def reason(url: str, seconds: float = 0.5) -> str:
 @pytest.mark.parametrize(
     ("behave", "said"),
     [
-        (kafka(), "closes the connection, as ports of other protocols do"),
-        (says(b""), "closes the connection, as ports of other protocols do"),
+        (kafka(), "closes the connection, as ports with TLS or of another protocol do"),
+        (says(b""), "closes the connection, as ports with TLS or of another protocol do"),
         (says(b"\x15\x03\x03\x00\x02\x02\x28"), "answers as TLS: https://, or another port"),
         (says(b"SSH-2.0-OpenSSH_9\r\n"), "answers something else than HTTP"),
         (says(b"\0\0\0\x19\0\0\0\x15\x08\x03\n"), "answers something else than HTTP"),
         (says(b"x" * 200_000), "answers something else than HTTP"),
         (says(b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 1000), "answers something else than HTTP"),
-        (reset, "closes the connection, as ports of other protocols do"),
+        (reset, "closes the connection, as ports with TLS or of another protocol do"),
         (silent, "no whole answer in time (0.5 s)"),
     ],
 )
@@ -55,5 +55,5 @@ def test_a_port_with_tls_and_one_without(tmp_path: Path) -> None:
     with port(silent, context) as secure:
         assert reason(f"http://{secure.server}") in (
             "answers as TLS: https://, or another port",
-            "closes the connection, as ports of other protocols do",
+            "closes the connection, as ports with TLS or of another protocol do",
         )

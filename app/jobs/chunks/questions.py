@@ -77,7 +77,8 @@ LIMIT $rows
 """.strip()
 
 # The acknowledgement of a large message names all its chunks at once. A cumulative one covers what
-# is before it; the newest minute of a topic is left out, in which one may be half-way.
+# is before it, chunks of other messages too; the newest minute of a topic is left out, in which one
+# may be half-way.
 _PARTIAL = """
 WITH acks AS (
   SELECT cluster, subscription, ledger_id, entry_id, coalesce(ack_cumulative, false) AS cumulative,
@@ -102,21 +103,24 @@ WITH acks AS (
     AND a.ledger_id = c.ledger_id AND a.entry_id = c.entry_id
   GROUP BY ALL
 ), up_to AS (
-  SELECT cluster, topic, subscription, max((ledger_id, entry_id)) AS place FROM acks
-  WHERE cumulative GROUP BY ALL
+  SELECT cluster, topic, subscription, max((ledger_id, entry_id)) AS place,
+    arg_max(ts_wall_ms, (ledger_id, entry_id)) AS ack_ms
+  FROM acks WHERE cumulative GROUP BY ALL
+), told AS (
+  SELECT c.* EXCLUDE (ledger_id, entry_id), (ledger_id, entry_id) AS place, greatest(
+    s.ack_ms, CASE WHEN (ledger_id, entry_id) <= u.place THEN u.ack_ms END) AS ack_ms
+  FROM chunks AS c
+  LEFT JOIN single AS s USING (cluster, topic, subscription, position)
+  LEFT JOIN up_to AS u USING (cluster, topic, subscription)
 ), newest AS (SELECT cluster, topic, max(ts_wall_ms) AS ms FROM acks GROUP BY ALL)
-SELECT c.cluster, c.topic, c.subscription, c.consumer, c.uuid, count(*) AS chunks,
-  count(s.ack_ms) AS acknowledged,
-  min(c.position) FILTER (WHERE s.ack_ms IS NULL) AS first_unacknowledged,
-  epoch_ms(max(s.ack_ms)) AS newest_ack
-FROM chunks AS c
-LEFT JOIN single AS s USING (cluster, topic, subscription, position)
-LEFT JOIN up_to AS u USING (cluster, topic, subscription)
-JOIN newest AS n USING (cluster, topic)
-WHERE u.place IS NULL OR (c.ledger_id, c.entry_id) > u.place OR s.ack_ms IS NOT NULL
-GROUP BY c.cluster, c.topic, c.subscription, c.consumer, c.uuid, c.complete_ms, n.ms
-HAVING count(s.ack_ms) BETWEEN 1 AND count(*) - 1 AND max(s.ack_ms) < n.ms - 60000
-ORDER BY newest_ack DESC, c.cluster, c.topic, c.subscription, c.uuid
+SELECT cluster, topic, subscription, consumer, uuid, count(*) AS chunks,
+  count(ack_ms) AS acknowledged,
+  arg_min(position, place) FILTER (WHERE ack_ms IS NULL) AS first_unacknowledged,
+  epoch_ms(max(ack_ms)) AS newest_ack
+FROM told JOIN newest AS n USING (cluster, topic)
+GROUP BY cluster, topic, subscription, consumer, uuid, complete_ms, n.ms
+HAVING count(ack_ms) BETWEEN 1 AND count(*) - 1 AND max(ack_ms) < n.ms - 60000
+ORDER BY newest_ack DESC, cluster, topic, subscription, uuid
 LIMIT $rows
 """.strip()
 

@@ -42,7 +42,17 @@ VALUES = ("labels",)
 """Columns with values of any kind."""
 DOCUMENTS = ("policy_json", "topic_bytes")
 """Columns of JSON whose strings, keys too, are values of any kind."""
-TEXTS = ("raw", "detail", "exception", "error", "summary", "observed", "author", "problem")
+TEXTS = (
+    "raw",
+    "detail",
+    "exception",
+    "error",
+    "summary",
+    "observed",
+    "author",
+    "problem",
+    "remarks",
+)
 """Columns of text in which any name may occur."""
 _AROUND = {
     "principal": (r"(?:[^:\"]*:)?", ""),

@@ -12,7 +12,7 @@ from app.contract.rules import POLLED_FEEDS
 from app.jobs import parts
 from app.read.relations import Warehouse
 from app.show.reconcile.counted import weir
-from app.show.reconcile.scrape import Scrape, scrape
+from app.show.reconcile.scrape import NO_TOPICS, Scrape, scrape
 from app.show.reconcile.side import WeirSide
 from app.show.reconcile.spans import ReadingSpan, Row, outside, rows_of, shown
 from app.sources.polling import noted
@@ -51,8 +51,7 @@ class PulsarBrokers:
         problems = [f"{name}: {text}" for text in found.problems]
         if found.topics or not found.whole:
             return problems
-        hint = "they need exposeTopicLevelMetricsInPrometheus=true"
-        return [*problems, f"{name}: shows no topics; {hint}"]
+        return [*problems, f"{name}: {NO_TOPICS}"]
 
     def compared(self, kept: list[Scrape], now_ms: int) -> tuple[list[Row] | None, list[Scrape]]:
         """The rows between the first two readings."""

@@ -19,6 +19,7 @@ CHECKS = tuple(
     f"pulsar_storage_backlog_quota_check_duration_seconds_{end}"
     for end in ("bucket", "count", "sum")
 )
+NO_TOPICS = "shows no topics; they need exposeTopicLevelMetricsInPrometheus=true"
 SUBSCRIPTIONS = "subscriptions"
 """A value of topics besides those that are compared."""
 MOST_BYTES, PART = 1 << 30, 64 << 10
@@ -105,7 +106,9 @@ def parsed(lines: Iterable[str], broker: str, from_ms: int, to_ms: int) -> Scrap
             checks[sample.labels.get("le", sample.name.rpartition("_")[2])] = value
             continue
         name = names[sample.name]
-        topic = sample.labels.get("topic")
+        topic, partition = sample.labels.get("topic"), sample.labels.get("partition", "-1")
+        if topic is not None and partition != "-1":  # splitTopicAndPartitionLabelInPrometheus
+            topic = f"{topic}-partition-{partition}"
         if name in known and known[name].whole:
             whole[name] = value
         elif topic is not None:

@@ -36,8 +36,9 @@ MOST_HOPS = 5
 LIST_S = 60.0
 """Age up to which the cluster's list of brokers is used again."""
 REFUSED = (401, 403)
-NO_ENTRY = re.compile("No such entry|LastConfirmedEntry is")
-"""What Pulsar calls an unexpected error, of an entry behind the end of its ledger."""
+ABSENT = {404: "", 405: "Topic level polic", 500: "No such entry|LastConfirmedEntry is"}
+"""Reasons by which something does not exist: policies of topics, which are switched off
+(`topicLevelPoliciesEnabled`), and an entry behind the end of its ledger, an unexpected error."""
 
 
 class NotThere(Exception):
@@ -129,7 +130,11 @@ class AdminClient:
         headers = {"Accept": "application/json", "User-Agent": "weir"}
         token = self.settings.secret()
         if token is not None:
-            if not token or not token.isascii() or any(not c.isprintable() for c in token):
+            if (
+                not token
+                or not token.isascii()
+                or any(not c.isprintable() or c == " " for c in token)
+            ):
                 raise UserError(
                     f"{self.where}.{self._token_key}: is not a token\n"
                     "a token is one line of plain characters, without the word Bearer"
@@ -215,12 +220,16 @@ class Session:
         there = Address(broker, f"{client.root}/{path}")
         headers, seconds = client.headers(), client.settings.timeout_ms / 1000
         for _ in range(MOST_HOPS + 1):
-            with exchange(client.connections, "GET", there, seconds, headers=headers) as answer:
-                body = bytearray()
-                for part in answer.stream():
-                    body += part
-                    if len(body) > client.most_bytes:
-                        raise NoAnswer(f"an answer of more than {client.most_bytes >> 20} MiB")
+            try:
+                with exchange(client.connections, "GET", there, seconds, headers=headers) as answer:
+                    body = bytearray()
+                    for part in answer.stream():
+                        body += part
+                        if len(body) > client.most_bytes:
+                            raise NoAnswer(f"an answer of more than {client.most_bytes >> 20} MiB")
+            except NoAnswer as error:
+                at = "" if there.origin == broker else f"redirected to {there.origin.url}, "
+                raise NoAnswer(f"{at}{error}") from None
             location = answer.get_redirect_location()
             if not location:
                 self._broker = there.origin
@@ -253,9 +262,7 @@ class Session:
         if status in REFUSED:
             raise self._client.refusal(status, path, reason or "")
         # A proxy's own 404 knows nothing of topics: only Pulsar gives a reason.
-        if status == 404 and reason is not None:
-            raise NotThere(reason)
-        if status == 500 and reason is not None and NO_ENTRY.search(reason):
+        if status in ABSENT and reason is not None and re.search(ABSENT[status], reason):
             raise NotThere(reason)
         raise NoAnswer(f"status {status}" + (f" ({reason})" if reason else ""))
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeGuard
 from urllib.parse import unquote_plus
 
+from app.plain_text import is_digits
 from state.events import EVERY_BROKER
 from state.policies import FLAG, LIMIT_TYPES, NUMBER, limit_problem
 from udfs.topics import normal_topic, split_topic
@@ -40,6 +41,8 @@ _RANGE = re.compile(
 )
 _POSITION = re.compile(r"(0|[1-9][0-9]{0,18}):(-1|0|[1-9][0-9]{0,18})")
 _MOST = 2**63 - 1
+PERSISTED = 10_000
+"""Acknowledged ranges of a cursor that a broker persists: `managedLedgerMaxUnackedRangesToPersist`."""
 MOST_RANGES = 1_000_000
 """Of a cursor, cut at ledgers: overlapping ones would be as many as ranges times ledgers."""
 
@@ -126,6 +129,7 @@ class _TopicMapping:
         self._broker = names.broker or self._before.broker
         self._sizes: dict[int, int] = {}
         """Entries of each ledger of this poll."""
+        self._persisted = PERSISTED
         self._deletions: list[Record] = []
         self._states: list[Record] = []
 
@@ -134,7 +138,9 @@ class _TopicMapping:
         stats, internal, info = (self._object(poll, key) for key in ("stats", "internal", "info"))
         if self._names.broker is None and _text(stats.get("ownerBroker")):
             self._broker = stats["ownerBroker"]
-        self._policies(self._object(poll, "policies"), policies)
+        answered = self._object(poll, "policies")
+        self._persisted = _persisted(answered.get("broker"))
+        self._policies(answered, policies)
         if poll.get("gone") is True:
             self._gone()
             known = None
@@ -158,10 +164,10 @@ class _TopicMapping:
             return self._before.ledgers
         closed = self._close_times(info)
         found: list[int] = []
-        whole = True
+        listed, whole = self._listed(listed, internal, info)
         for i, ledger in enumerate(listed):
             place = f"internal.ledgers[{i}]"
-            number = _count(ledger.get("ledgerId")) if isinstance(ledger, dict) else None
+            number = _ledger(ledger)
             if number is None:
                 self._problem(place, "has no ledgerId")
                 whole = False
@@ -180,12 +186,30 @@ class _TopicMapping:
                 ledger_bytes=size,
                 ledger_close_ms=None if last else closed.get(number),
             )
-        if not listed:
+        if not listed and whole:
             # An open topic whose last ledger was closed and trimmed: it has no entries.
             number = _last_ledger(internal)
             found.append(number)
             self._state("ledger_state", ledger_id=number, ledger_entries=0, ledger_bytes=0)
         return self._without("ledger", self._before.ledgers, tuple(found), whole)
+
+    def _listed(
+        self, listed: list[Any], internal: dict[str, Any], info: dict[str, Any]
+    ) -> tuple[list[Any], bool]:
+        """The ledgers, and whether they are all. A broker always lists the one that it has open;
+        where it does not, those of its metadata count, and none is gone."""
+        held, entries = internal.get("lastConfirmedEntry"), internal.get("currentLedgerEntries")
+        number = int(held.partition(":")[0]) if _is_position(held) and _count(entries) else None
+        if internal.get("state") != "LedgerOpened" or (
+            listed and (number is None or number in map(_ledger, listed))
+        ):
+            return listed, True
+        others = info.get("ledgers")
+        others = others if isinstance(others, list) else listed
+        self._problem("internal.ledgers", "lacks the open ledger; what was known before stays")
+        if number is None:
+            return others, False
+        return [*(e for e in others if _ledger(e) != number), {"ledgerId": number}], False
 
     @staticmethod
     def _size(ledger: dict[str, Any], current: dict[str, Any]) -> tuple[int | None, int | None]:
@@ -202,7 +226,7 @@ class _TopicMapping:
         """By ledger when it was closed; the last one shows the time of the request."""
         times = {}
         for i, ledger in enumerate((self._list(info, "info", "ledgers") or [])[:-1]):
-            number = _count(ledger.get("ledgerId")) if isinstance(ledger, dict) else None
+            number = _ledger(ledger)
             if number is None:
                 self._problem(f"info.ledgers[{i}]", "has no ledgerId")
             elif at := _count(ledger.get("timestamp")):
@@ -217,6 +241,7 @@ class _TopicMapping:
         if listed is None:
             return before
         subscriptions = self._mapping(stats, "stats", "subscriptions")
+        transactions = _count(stats.get("ongoingTxnCount")) or 0
         found: dict[str, bool] = {}
         unknown: list[str] = []
         names: set[str] = set()
@@ -247,6 +272,7 @@ class _TopicMapping:
                 publish_time_ms=_time(shown, "earliestMsgPublishTimeInBacklog"),
                 acked_ranges=self._acked(cursor, place),
                 expired_messages=_count_in(shown, "totalMsgExpired"),
+                remarks=_remarks(shown, cursor, transactions, self._persisted),
             )
         if unknown:
             self._problem(
@@ -310,7 +336,7 @@ class _TopicMapping:
         places: dict[str, Any] = {}
         for column, key in (("mark_delete", "markDeletePosition"), ("read_pos", "readPosition")):
             value = cursor.get(key)
-            if isinstance(value, str) and _is_position(value):
+            if _is_position(value):
                 places[column] = value
             elif value is not None:
                 self._problem(f"{place}.{key}", f"{value!r} is not ledger:entry")
@@ -558,7 +584,7 @@ def _last_ledger(internal: dict[str, Any]) -> int:
     numbers = [
         int(place.partition(":")[0])
         for place in (internal.get("lastConfirmedEntry"), *shown)
-        if isinstance(place, str) and _is_position(place)
+        if _is_position(place)
     ]
     return next(iter(numbers), 0)
 
@@ -599,7 +625,7 @@ def _rates(document: Any, names: dict[str, str]) -> dict[str, Any]:
 
 
 def _quotas(document: Any) -> Any:
-    """The backlog quotas that are on; None if none is."""
+    """The backlog quotas of a level; None if it has none. One below 0 switches its type off."""
     if document is None:
         document = {}
     if not isinstance(document, dict):
@@ -609,13 +635,13 @@ def _quotas(document: Any) -> Any:
 
 
 def _quota(quota: Any, key: str) -> Any:
-    """A backlog quota with the limit that counts; None where that is off."""
+    """A backlog quota with the limit that counts; None where it has no limit."""
     if not isinstance(quota, dict):
         return quota
     limit = quota.get(key)
     if limit is None and key == "limitSize":
         limit = quota.get("limit")  # its name before release 2.8
-    if _on(limit) is None:
+    if limit is None:
         return None
     return {key: limit, **({"policy": quota["policy"]} if quota.get("policy") else {})}
 
@@ -649,6 +675,31 @@ def _producer(producer: Producer) -> dict[str, Any]:
     }
 
 
+def _persisted(broker: Any) -> int:
+    """How many acknowledged ranges of a cursor outlast a restart of the broker."""
+    text = broker.get("managedLedgerMaxUnackedRangesToPersist") if isinstance(broker, dict) else ""
+    return int(text) if isinstance(text, str) and is_digits(text) else PERSISTED
+
+
+def _remarks(shown: Any, cursor: Any, transactions: int, persisted: int) -> str | None:
+    """What keeps or brings back the backlog of a subscription, by the numbers of its topic; an open
+    transaction where messages wait and no consumer has any."""
+    waiting, delayed = _count_in(shown, "msgBacklog"), _count_in(shown, "msgDelayed")
+    ranges = _count_in(cursor, "totalNonContiguousDeletedMessagesRange") or 0
+    held = _count_in(shown, "unackedMessages")
+    found = [
+        f"{transactions:,} {'transactions are' if transactions > 1 else 'transaction is'} open on"
+        " the topic, and nothing behind is delivered"
+    ] * bool(transactions and waiting and not held)
+    if delayed:
+        found.append(f"{delayed:,} {'messages are' if delayed > 1 else 'message is'} delayed")
+    if ranges > persisted:
+        found.append(
+            f"of {ranges:,} acknowledged ranges {persisted:,} outlast a restart of the broker"
+        )
+    return "; ".join(found) or None
+
+
 def _time(document: Any, key: str) -> int | None:
     """A time in ms; 0 and -1, which mean none, are None."""
     return (_count(document.get(key)) or None) if isinstance(document, dict) else None
@@ -671,8 +722,13 @@ def _count(value: Any) -> int | None:
     return None if number is None or number < 0 else number
 
 
-def _is_position(text: str) -> bool:
-    found = _POSITION.fullmatch(text)
+def _ledger(shown: Any) -> int | None:
+    """The number of a ledger of a list."""
+    return _count_in(shown, "ledgerId")
+
+
+def _is_position(value: Any) -> TypeGuard[str]:
+    found = _POSITION.fullmatch(value) if isinstance(value, str) else None
     return found is not None and int(found[1]) <= _MOST and int(found[2]) <= _MOST
 
 

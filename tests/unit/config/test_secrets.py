@@ -100,7 +100,7 @@ CONFIGS = {
         }
     },
     "options of the throttle feed": {
-        "rate_limits": {"protocol": "pip385"},
+        "rate_limits": {"protocol": "pip385", "receipt_model": "all"},
         "throttle_feed": {"topic": "t", "options": {**KAFKA, "kafka.ssl.keystore.key": HUSH}},
     },
 }

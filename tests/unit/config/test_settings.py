@@ -593,6 +593,57 @@ def test_validate_names_parameters_without_effect_that_are_changed(
 
 
 @pytest.mark.parametrize(
+    ("section", "idle"),
+    [
+        (
+            "rate_limits: {protocol: pip385}",
+            ["rate_limits: protocol without receipt_model supported or observed or all"],
+        ),
+        ("rate_limits: {protocol: pip385, receipt_model: all, pause_rule: model}", []),
+        (
+            "rate_limits: {receipt_model: all, pause_rule: model}",
+            [
+                "rate_limits: receipt_model without protocol pip385",
+                "rate_limits: pause_rule without protocol pip385",
+            ],
+        ),
+        (
+            "entry_cache: {cacheEvictionByMarkDeletedPosition: true}",
+            ["entry_cache: cacheEvictionByMarkDeletedPosition without policy fifo or proportional"],
+        ),
+        ("entry_cache: {cacheEvictionByMarkDeletedPosition: true, policy: fifo}", []),
+        (
+            "entry_cache: {managedLedgerMinimumBacklogCursorsForCaching: 2,"
+            " cacheEvictionByExpectedReadCount: false}",
+            [],
+        ),
+        (
+            "entry_cache: {managedLedgerMinimumBacklogCursorsForCaching: 2,"
+            " variants: [{policy: proportional}, {policy: lru}]}",
+            [],
+        ),
+        (
+            "entry_cache: {managedLedgerCacheEvictionTimeThresholdMillisMax: 9,"
+            " variants: [{policy: fifo}]}",
+            [
+                "entry_cache: managedLedgerCacheEvictionTimeThresholdMillisMax without policy"
+                " expected_reads_stash"
+            ],
+        ),
+    ],
+)
+def test_validate_names_parameters_that_need_another_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], section: str, idle: list[str]
+) -> None:
+    (tmp_path / "c.yaml").write_text(
+        f"source: {{format: files, path: in}}\nqueries: [[rate_limits, entry_cache]]\n{section}\n",
+        encoding="utf-8",
+    )
+    assert validate(tmp_path / "c.yaml", as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["without_effect"] == idle
+
+
+@pytest.mark.parametrize(
     ("text", "rule"),
     [
         ("", "evicted_only"),

@@ -74,6 +74,7 @@ _VALUES: dict[str, Any] = {
     "bound_milli": 2_097_152_000,
     "throttle_avg_milli": 12_500,
     "api_version": 7,
+    "remarks": "1 transaction is open on the topic",
 }
 BASE = ("source_feed", "cluster", "broker", "seq", "ts_mono_ns", "ts_wall_ms")
 

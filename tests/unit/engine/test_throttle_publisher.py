@@ -25,7 +25,7 @@ from udfs.wire import Fields, ThrottleCommand, decode_command, encode_command
 
 BIG = 2**53 + 1
 ON = {"topic": "commands", "options": {"kafka.bootstrap.servers": "a:1"}}
-PIP = {"protocol": "pip385"}
+PIP = {"protocol": "pip385", "receipt_model": "supported"}
 
 
 def told(*rows: dict[str, Any], fields: Fields | None = None) -> list[dict[str, Any]]:
@@ -164,7 +164,10 @@ def test_without_a_command_spark_is_not_asked() -> None:
 )
 def test_a_mistake_is_named(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "c.yaml"
-    path.write_text(f"rate_limits: {{protocol: pip385}}\nthrottle_feed: {text}", encoding="utf-8")
+    path.write_text(
+        f"rate_limits: {{protocol: pip385, receipt_model: all}}\nthrottle_feed: {text}",
+        encoding="utf-8",
+    )
     with pytest.raises(UserError) as raised:
         load_settings(path)
     assert str(raised.value) == f"{path}: {message}"

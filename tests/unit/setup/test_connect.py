@@ -111,7 +111,11 @@ def test_brokers_whose_counters_are_compared_are_asked(
         config["reconcile"] = {"brokers": brokers, "retries": 0}
         code, answers = asked(tmp_path, config, capsys)
     assert code == 2
-    assert answers[f"reconcile.brokers.{there}"] == (True, "cluster east, 0 topics", "")
+    assert answers[f"reconcile.brokers.{there}"] == (
+        True,
+        "cluster east, shows no topics; they need exposeTopicLevelMetricsInPrometheus=true",
+        "",
+    )
     ok, found, remedy = answers[f"reconcile.brokers.{closed}"]
     assert not ok and found.startswith(f"http://{closed}: metrics/: cannot be reached")
     assert remedy == "brokers, token and timeout_ms decide this"

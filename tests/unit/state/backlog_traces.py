@@ -311,6 +311,7 @@ class _Writer(WallWriter):
             broker_time_ms=self.now - 100 * b if timed and b % 5 == 0 else None,
             active=None if b % 3 else True,
             acked_ranges=self._ranges(t, at, b, c),
+            remarks=(None, "1 transaction is open on the topic", "9 messages are delayed")[c % 3],
             expired_messages=None if name in ("q", "\u00e9") else self._expired(b, c),
         )
 

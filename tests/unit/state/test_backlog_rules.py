@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.reference.backlog import DEDUPLICATION, topic_stats
+from tests.reference.backlog import DEDUPLICATION, LARGEST, topic_stats
 from tests.unit.state import both
 from tests.unit.state.backlog_trace import (
     T0,
@@ -61,9 +61,12 @@ def test_an_eviction_that_skips_nothing_counts() -> None:
 
 def test_a_ledger_of_2_63_entries_is_evicted_at_once() -> None:
     """Two cursors overtake each other. A tenth of what is left is wanted, for all entries together
-    are 1000 bytes, and 2**31 - 1 entries are skipped at most: 2**32 - 7 times by each cursor, which
-    leaves 9 * (2**31 - 1) + 1 entries. From there a tenth is skipped 209 times, until 9 are left.
+    are 1000 bytes. In 100 rounds each cursor skips 2**31 - 1 entries 50 times; from there it skips
+    a tenth of what is left until 9 entries are.
     """
+    left, tenths = LARGEST - 50 * (2**31 - 1), 0
+    while int(0.1 * left) > 0:
+        left, tenths = left - int(0.1 * left), tenths + 1
     limit = quota_of("destination_storage", 1000, "consumer_backlog_eviction")
     records = [
         ledger(0, 1, 0, 0),
@@ -97,9 +100,9 @@ def test_a_ledger_of_2_63_entries_is_evicted_at_once() -> None:
             "rule": "skip_zero",
             "subscription": name,
             "from_position": "1:-1",
-            "to_position": f"1:{2**63 - 11}",
-            "entries_skipped": 2**63 - 10,
-            "rounds": 2 * (2**32 - 7 + 209),
+            "to_position": f"1:{LARGEST - left - 1}",
+            "entries_skipped": LARGEST - left,
+            "rounds": 100 + 2 * tenths,
             "factor": 0.1,
             "target_bytes": 900,
             "backlog_before": 1000,
@@ -307,6 +310,21 @@ def test_time_to_quota_while_the_mark_delete_moves() -> None:
     ]
     rows = checks(records, 4001, table="backlog_subscriptions")
     assert [r["time_to_quota_s"] for r in rows] == [None, None, None, None, 56.0]
+
+
+@pytest.mark.parametrize(("limit", "left"), [(10_000, None), (0, 0.0)])
+def test_what_nobody_waits_for_reaches_no_quota(limit: int, left: float | None) -> None:
+    """The backlog grew at most checks, and is read at the last one."""
+    records = [
+        policy(0, "topic", TOPIC, backlog_quota=quota_of("destination_storage", limit)),
+        ledger(0, 1, 0, 0),
+        cursor(0, "s", "1:-1"),
+        *[entry(200 + 1000 * i, 1, i) for i in range(5)],
+        cursor(4500, "s", "1:4"),
+    ]
+    last = checks(records, 5001, table="backlog_subscriptions")[-1]
+    assert last["growth_rate"] > 0 and last["backlog_entries"] == 0
+    assert last["time_to_quota_s"] == left
 
 
 def test_a_pass_comes_after_everything_of_its_time() -> None:

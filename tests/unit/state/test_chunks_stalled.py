@@ -150,6 +150,70 @@ def test_the_chunk_at_the_mark_delete_no_longer_waits(rows_of: Judge) -> None:
     assert stalled(rows) == [("s", "v", "1:8", "1:8", [0])]
 
 
+def large(at_ms: int, entry: int, uuid: str) -> list[Row]:
+    """A message of three chunks is stored."""
+    return [stored(at_ms + i, f"{i}/3", entry + i, uuid) for i in range(3)]
+
+
+def sent(at_ms: int, entry: int, uuid: str, sub_type: str = "shared") -> list[Row]:
+    """Its chunks are delivered."""
+    deliveries = [chunk(at_ms + i, f"{i}/3", entry + i, uuid=uuid) for i in range(3)]
+    return [{**delivery, "sub_type": sub_type} for delivery in deliveries]
+
+
+NACKED = [*joins(0, "c1"), cursor(5, "1:4"), *large(10, 5, "u"), *sent(20, 5, "u")]
+HANDED_BACK = [*NACKED, *large(30, 8, "v"), *large(40, 11, "w"), plain(50, 14)]
+
+
+def test_a_message_that_was_handed_back_stalls_at_its_last_chunk(rows_of: Judge) -> None:
+    """Its client asks the broker for the last chunk alone, which then has no first one."""
+    assert stalled(rows_of(HANDED_BACK, LATER, shared_orphan="stall")) == [
+        ("s", "u", "1:7", "1:7", [0, 1]),
+        ("s", "v", "1:7", "1:8", []),
+        ("s", "w", "1:7", "1:11", []),
+    ]
+
+
+def test_behind_a_message_that_was_acknowledged_another_is_handed_back(rows_of: Judge) -> None:
+    records = [*HANDED_BACK, *sent(60, 8, "v"), *(ack(70 + i, 5 + i) for i in range(3))]
+    assert stalled(rows_of(records, LATER, shared_orphan="stall")) == [
+        ("s", "v", "1:10", "1:10", [0, 1]),
+        ("s", "w", "1:10", "1:11", []),
+    ]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [*HANDED_BACK, *(ack(60 + i, 5 + i) for i in range(3))],
+        [*HANDED_BACK, *sent(2 * MINUTE, 5, "u")],
+        [*HANDED_BACK, record("consumer_closed", 60, consumer="c1")],
+        [*HANDED_BACK, *sent(60, 8, "v"), *sent(70, 11, "w")],
+        NACKED,
+        [*NACKED[:-1], *large(30, 8, "v")],
+        [
+            record("consumer_created", 0, consumer="c1", sub_type="exclusive"),
+            *HANDED_BACK[1:5],
+            *sent(20, 5, "u", "exclusive"),
+            *HANDED_BACK[8:],
+        ],
+        [*HANDED_BACK[:1], cursor(5, "1:3"), *HANDED_BACK[2:]],
+    ],
+    ids=[
+        "acknowledged",
+        "all-sent-again",
+        "no-consumer",
+        "nothing-waits",
+        "nothing-behind",
+        "not-whole",
+        "exclusive",
+        "mark-elsewhere",
+    ],
+)
+def test_what_is_not_handed_back(rows_of: Judge, records: list[Row]) -> None:
+    assert stalled(rows_of(records, LATER, shared_orphan="stall")) == []
+
+
 def test_every_subscription_is_by_itself(rows_of: Judge) -> None:
     other = {"subscription": "other"}
     records = [

@@ -8,6 +8,7 @@ from app.config.settings import Settings
 from app.contract.event_contract import DIGESTS
 from app.engine.routing import PLACES
 from state.engine.declaration import Declaration
+from state.engine.parameters import WITHOUT_EFFECT
 from state.engine.table import COMMON_OUTPUT
 from state.events import KINDS, SCHEMA
 from state.jobs import DECLARED, JOBS, readers
@@ -33,7 +34,7 @@ def test_a_core_is_made_of_the_defaults_of_its_parameters(job: Declaration) -> N
 def test_marked_parameters_are_parameters(job: Declaration) -> None:
     known = set(job.parameters().params()) | {"duplicate_insert"}  # not set by default
     assert job.switches
-    assert {*job.switches, *job.without_effect} <= known
+    assert {*job.switches, *job.parameters.marked(WITHOUT_EFFECT)} <= known
 
 
 def test_every_kind_has_a_reader_and_the_readers_their_order() -> None:

@@ -143,6 +143,44 @@ def test_a_topic_with_underscores_is_none(tmp_path: Path) -> None:
     assert columns(rows["producer_refusals"], "producer_id", "quota_type") == [(7, "size")]
 
 
+# -- quotas that are off -----------------------------------------------------------------------
+
+
+LIMITS = ("limit_bytes", "limit_s", "limit_source_size", "limit_source_time", "rule")
+
+
+def test_a_quota_that_is_switched_off_at_a_level_hides_those_below_it(tmp_path: Path) -> None:
+    rows, done = judged(polls_of("pulsar-29-minus-one"), tmp_path)
+    assert done.problems == []
+    by_topic = {
+        row["topic"].removeprefix("persistent://acme/"): tuple(row[name] for name in LIMITS)
+        for row in rows[CHECKS]
+    }
+    assert by_topic == {
+        "unlimited/t": (None, None, "namespace", "namespace", "within_limits"),
+        "ten/t1": (10_485_760, None, "topic", "namespace", "size_exceeded"),
+        "ten/free": (None, None, "topic", "namespace", "within_limits"),
+        "ten/plain": (10_737_418_240, None, "namespace", "namespace", "size_exceeded"),
+    }
+
+
+def test_a_quota_that_is_taken_back_shows_the_level_below(tmp_path: Path) -> None:
+    """Both types of a namespace at first; then one is removed, at last both are."""
+
+    def fewer(poll: Any, _: int) -> None:
+        quotas = poll["policies"]["namespace"]["backlog_quota_map"]
+        if poll["polled_ms"] >= 1_795_600_850_000:
+            del quotas["destination_storage"]
+        if poll["polled_ms"] >= 1_795_600_910_000:
+            quotas.clear()
+
+    polls = [p for p in polls_of("pulsar-29-minus-one") if "unlimited" in p["topic"]]
+    rows, _ = judged(changed(polls, fewer), tmp_path)
+    off, size, time = (None, None), (10 << 30, None), (10 << 30, 3600)
+    found = columns(rows[CHECKS], "limit_bytes", "limit_s")
+    assert found == [off, size, time, time]
+
+
 # -- names -----------------------------------------------------------------------------------
 
 
@@ -197,6 +235,7 @@ def test_more_ranges_than_are_kept_are_counted(tmp_path: Path, count: int) -> No
         internal = poll["internal"]
         internal["ledgers"] = [{"ledgerId": 5, "entries": 0, "size": 0}]
         internal["currentLedgerEntries"], internal["currentLedgerSize"] = 3 * count, 3 * count
+        internal["lastConfirmedEntry"] = f"5:{3 * count - 1}"
         shown = internal["cursors"]["processor"]
         shown["markDeletePosition"] = "5:0"
         shown["individuallyDeletedMessages"] = (
@@ -317,3 +356,134 @@ def test_a_topic_without_ledgers_has_no_backlog(tmp_path: Path, first_sight: boo
         == [(0, "no_backlog", "within_limits")] * 2
     )
     assert "producer_refusals" not in rows
+
+
+def test_ledgers_that_an_answer_leaves_out_stay(tmp_path: Path) -> None:
+    rows, done = judged(polls_of("pulsar-25-ledgers-left-out"), tmp_path)
+    assert len(done.problems) == 7
+    assert all("internal.ledgers: lacks the open ledger" in text for text in done.problems)
+    shown = ("topic", "backlog_entries", "backlog_bytes", "drain_rate")
+    found: dict[str, list[Any]] = {}
+    for topic, *values in columns(rows[SUBSCRIPTIONS], *shown):
+        found.setdefault(topic, []).append(tuple(values))
+    drained = [None, None, 0.0, 0.0, 0.0, 0.0]
+    assert list(found.values()) == [
+        [(150_900 + 100 * i, 1_509_000_000 + 1_000_000 * i, drained[i]) for i in range(6)],
+        [(6, 5753, drained[i]) for i in range(6)],
+    ]
+    assert {row["oldest_timestamp_ms"] for row in rows[CHECKS]} == {1_795_582_800_000, None}
+
+
+# -- what keeps a backlog --------------------------------------------------------------------
+
+
+OPEN = "is open on the topic, and nothing behind is delivered"
+
+
+def test_an_open_transaction_is_named(tmp_path: Path) -> None:
+    rows, done = judged(polls_of("pulsar-42-open-transaction"), tmp_path)
+    assert done.problems == []
+    assert columns(rows[SUBSCRIPTIONS], "backlog_entries", "drain_rate", "remarks") == [
+        (50 + 100 * i, None if i < 2 else 0.0, f"1 transaction {OPEN}") for i in range(5)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stats", "shown", "ranges", "broker", "remarks"),
+    [
+        ({"ongoingTxnCount": 0}, {}, 0, {}, None),
+        ({"ongoingTxnCount": 2}, {}, 0, {}, f"2 transactions {OPEN.replace('is', 'are', 1)}"),
+        ({}, {"unackedMessages": 5}, 0, {}, None),
+        ({}, {"msgBacklog": 0}, 0, {}, None),
+        ({"ongoingTxnCount": 0}, {"msgDelayed": 1}, 0, {}, "1 message is delayed"),
+        (
+            {},
+            {"msgDelayed": 1200},
+            0,
+            {},
+            f"1 transaction {OPEN}; 1,200 messages are delayed",
+        ),
+        (
+            {"ongoingTxnCount": 0},
+            {},
+            10_001,
+            {},
+            "of 10,001 acknowledged ranges 10,000 outlast a restart of the broker",
+        ),
+        ({"ongoingTxnCount": 0}, {}, 10_000, {}, None),
+        (
+            {"ongoingTxnCount": 0},
+            {},
+            1_500,
+            {"managedLedgerMaxUnackedRangesToPersist": "1000"},
+            "of 1,500 acknowledged ranges 1,000 outlast a restart of the broker",
+        ),
+        ({"ongoingTxnCount": "many"}, {"msgDelayed": -1}, 0, {}, None),
+    ],
+)
+def test_what_the_broker_shows_of_a_subscription(
+    tmp_path: Path, stats: Any, shown: Any, ranges: int, broker: Any, remarks: str | None
+) -> None:
+    def told(poll: Any, _: int) -> None:
+        poll["stats"].update(stats)
+        poll["stats"]["subscriptions"]["s"].update(shown)
+        poll["policies"]["broker"].update(broker)
+        poll["internal"]["cursors"]["s"]["totalNonContiguousDeletedMessagesRange"] = ranges
+
+    rows, _ = judged(changed(polls_of("pulsar-42-open-transaction")[:2], told), tmp_path)
+    assert {row["remarks"] for row in rows[SUBSCRIPTIONS]} == {remarks}
+
+
+# -- evictions behind entries acknowledged one by one ----------------------------------------
+
+
+EVICTION = ("rule", "from_position", "to_position", "entries_skipped", "phantom", "count_delta")
+MOVED = ("target_reached", "100:-1", "103:100009", 3_100_010, False, 1)
+
+
+def evictions(polls: list[Any], folder: Path, **params: Any) -> dict[str, list[tuple[Any, ...]]]:
+    """The evictions of each topic, by the end of its name."""
+    rows, done = judged(polls, folder, **params)
+    assert done.problems == []
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for row in rows.get("backlog_evictions", []):
+        one = tuple(row[name] for name in EVICTION)
+        found.setdefault(row["topic"].rpartition("/")[2], []).append(one)
+    return found
+
+
+def test_eviction_takes_a_share_of_what_is_unacknowledged(tmp_path: Path) -> None:
+    found = evictions(polls_of("pulsar-41-eviction-behind-one-hole"), tmp_path)
+    stays = ("skip_zero", "100:-1", "100:-1", 0, True, 0)
+    assert found == {"one-hole": [stays] * 5, "unread": [MOVED] * 5}
+
+
+@pytest.mark.parametrize(
+    ("acked", "expected"),
+    [
+        # two unacknowledged entries in front: one is skipped, and the range behind it passed
+        (
+            "[(100:0..100:500],(100:501..100:999999],(101:-1..103:999999],(104:-1..104:9]]",
+            ("same_cursor", "100:-1", "100:500", 1, False, 1),
+        ),
+        # 501 more within the last ledger: 389 positions on, the cursor is within a range
+        (
+            "[(100:0..103:499999],(103:500500..104:9]]",
+            ("target_reached", "100:-1", "103:499999", 1, False, 1),
+        ),
+        # the second half of each ledger: a share of 1,550,008 of 2,000,010 entries ends in one
+        (
+            "[(100:499999..100:999999],(101:499999..101:999999],(102:499999..102:999999],"
+            "(103:499999..103:999999]]",
+            ("same_cursor", "100:-1", "101:999999", 1_000_000, False, 1),
+        ),
+    ],
+)
+def test_eviction_moves_over_what_is_acknowledged(
+    tmp_path: Path, acked: str, expected: tuple[Any, ...]
+) -> None:
+    def holes(poll: Any, _: int) -> None:
+        poll["internal"]["cursors"]["work"]["individuallyDeletedMessages"] = acked
+
+    polls = [p for p in polls_of("pulsar-41-eviction-behind-one-hole") if "hole" in p["topic"]]
+    assert evictions(changed(polls[:2], holes), tmp_path) == {"one-hole": [expected]}

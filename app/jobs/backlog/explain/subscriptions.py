@@ -29,7 +29,8 @@ _KINDS = {
 _EVICTIONS = {
     "target_reached": "the target is reached",
     "same_cursor": "the same subscription was the slowest twice in a row",
-    "skip_zero": "there was less than one entry to skip",
+    "skip_zero": "there was less than one entry to skip: the share is one of entries that are not"
+    " acknowledged, however many bytes lie behind the first of them",
     "expired": "all older messages are skipped",
     "ledger_jump": "the cursor jumps to the next ledger",
     "no_closed_ledger": "no ledger was closed long enough ago",
@@ -167,6 +168,8 @@ def _forecast(row: Quoted) -> str:
             f"; {row.unacked_ranges:n range} beyond {row.mark_delete} are acknowledged one by"
             f" one, and the first entry that is not is {row.first_hole}"
         )
+    if row["remarks"] is not None:
+        text += f"; the broker shows: {row.remarks}"
     if row["set_back"]:
         text += (
             f"; it was set back from {row.set_back_from} to {row.set_back_to}, so its rates"

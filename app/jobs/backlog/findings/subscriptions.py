@@ -16,15 +16,19 @@ if TYPE_CHECKING:
 # Only the rows that the sentences need: a fleet has a check of every topic each minute.
 _CHECKS = """
 SELECT cluster, topic, pass_ms, exceeded_size, exceeded_time, limit_bytes, limit_s,
-  retention_policy, oldest_subscription
+  retention_policy, coalesce(oldest_subscription, slowest) AS oldest_subscription, remarks
 FROM (
   SELECT *, row_number() OVER (
       PARTITION BY cluster, topic ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC) AS place
   FROM backlog_checks
-) WHERE place = 1 OR exceeded_size OR exceeded_time
+) LEFT JOIN (
+  SELECT cluster, topic, pass_ms, arg_min(subscription, (-backlog_bytes, subscription)) AS slowest,
+    arg_min_null(remarks, (-backlog_bytes, subscription)) AS remarks
+  FROM backlog_subscriptions WHERE durable GROUP BY ALL
+) USING (cluster, topic, pass_ms) WHERE place = 1 OR exceeded_size OR exceeded_time
 """
 _AHEAD = """
-SELECT cluster, topic, pass_ms, subscription, age_s, time_to_quota_s FROM (
+SELECT cluster, topic, pass_ms, subscription, age_s, time_to_quota_s, remarks FROM (
   SELECT *, row_number() OVER (
       PARTITION BY cluster, topic, subscription
       ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC) AS place
@@ -32,6 +36,7 @@ SELECT cluster, topic, pass_ms, subscription, age_s, time_to_quota_s FROM (
 ) WHERE place = 1 AND time_to_quota_s <= $within
 """
 _EVICTED = ("cluster", "topic", "entries_skipped")
+NOT_EVICTED = "eviction skips nothing, because hardly any entry is unacknowledged"
 SOON_S = 3600
 """A quota that will be reached within this time is reported."""
 
@@ -95,10 +100,10 @@ def _over_quota(place: tuple[str, str], checks: list[Row], evicted: int) -> Find
         when += f" to {clock(last['pass_ms'])}"
     begin = f"Topic {short(topic)} was over {quota} at {when}"
     if last["oldest_subscription"] is not None:
-        begin += f", because of subscription {last['oldest_subscription']}"
+        begin += f", because of subscription {last['oldest_subscription']}{_remarks(last)}"
     if first["retention_policy"] == "consumer_backlog_eviction":
         entries = "entry was" if evicted == 1 else "entries were"
-        effect = f"{evicted:,} {entries} to be evicted"
+        effect = f"{evicted:,} {entries} to be evicted" if evicted else NOT_EVICTED
     else:
         effect = "its producers were disconnected"
     action = Action(
@@ -135,7 +140,7 @@ def _quotas_ahead(
         Finding(
             f"Topic {short(topic)} will reach its quota in {about(int(left * 1000))}, at "
             f"{clock(at)}, at the current rate of subscription {row['subscription']}"
-            f"{_waiting(row['age_s'])}.",
+            f"{_waiting(row['age_s'])}{_remarks(row)}.",
             [
                 Action(
                     _remedy(row["subscription"], topic),
@@ -150,6 +155,10 @@ def _quotas_ahead(
         )
         for at, topic, row, left in ahead[:NAMED]
     ]
+
+
+def _remarks(row: Row) -> str:
+    return f" ({row['remarks']})" if row.get("remarks") else ""
 
 
 def _waiting(age_s: int | None) -> str:

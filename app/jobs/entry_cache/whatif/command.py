@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,12 @@ DEFAULT = "expected_reads"
 OPTIMUM = "belady"
 UNBOUNDED = "expected_reads_stash"
 """The policy whose cache may exceed its size."""
+KEPT = (
+    "Reads from storage are kept here. A broker keeps none of a cursor that is not active, and where"
+    " it does not count expected reads, none at all while"
+    " managedLedgerMinimumBacklogCursorsForCaching is 0 (its default)."
+)
+EQUAL = "Equal lines of one policy: what was varied changes nothing on this trace."
 EXCEEDED = 1.1
 """Multiple of its size above which a note is printed; any cache briefly holds one more entry."""
 
@@ -168,17 +175,18 @@ def lines(result: Result) -> list[str]:
         [curve.label, *(f"{100 * by_place[curve, size].hit_ratio:.1f}" for size in sizes)]
         for curve in curves
     ]
+    alike = Counter((curve.policy, *cells[1:]) for curve, cells in zip(curves, shown, strict=True))
     return [
         f"{_subtitle(result)}.",
         "Hit ratio (%) by the size of each broker's cache:",
         "",
         *_aligned([["policy", *map(size_text, sizes)], *shown]),
-        *_remarks(result),
+        *_remarks(result, max(alike.values()) > 1),
     ]
 
 
-def _remarks(result: Result) -> list[str]:
-    remarks = []
+def _remarks(result: Result, has_equal: bool) -> list[str]:
+    remarks = [EQUAL, KEPT] if has_equal else [KEPT]
     for point in result.points:
         if point.curve.policy != UNBOUNDED or point.max_bytes is None:
             continue
@@ -194,7 +202,7 @@ def _remarks(result: Result) -> list[str]:
             f"Left out, by the event contract: {counted(result.trace.refused, 'record')}"
             " of the files."
         )
-    return ["", *remarks] if remarks else []
+    return ["", *remarks]
 
 
 def _subtitle(result: Result) -> str:

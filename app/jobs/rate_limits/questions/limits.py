@@ -127,7 +127,7 @@ QUESTIONS = (
         " that timed out.",
         ("producer_throttle",),
         _THROTTLE_COMMANDS,
-        needs="a run of rate_limits with protocol: pip385 writes them",
+        needs="a run of rate_limits with protocol: pip385 and a receipt_model writes them",
     ),
     Question(
         "breached-quotas",

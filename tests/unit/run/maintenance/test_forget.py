@@ -325,6 +325,7 @@ def test_other_values_of_a_row_stay(settings: Settings, capsys: pytest.CaptureFi
         "uuid",
         "subscription",
         "problem",
+        "remarks",
         "consumer",
         "cnx_id",
         "client_host",

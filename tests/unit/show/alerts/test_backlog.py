@@ -299,6 +299,43 @@ def test_messages_that_are_skipped_are_part_of_the_same_alert(firing):
     assert "skips" not in found["firing"][0]["summary"], "of a time that is over"
 
 
+def test_an_eviction_that_skips_nothing_is_said(firing):
+    own = {**SIZE, "action": "evict_size", "retention_policy": "consumer_backlog_eviction"}
+    found = firing(
+        [check(0, **own)], evictions=[eviction(0, phantom=True, entries_skipped=0)], whole=True
+    )
+    assert found["firing"][0]["summary"].endswith("is furthest behind; its eviction skips nothing")
+
+
+def test_without_an_age_the_subscription_with_the_largest_backlog_is_named(firing):
+    rows = [
+        subscription(0, None, name, backlog_bytes=size, durable=durable)
+        for name, size, durable in (
+            ("a", 8, True),
+            ("b", 9, True),
+            ("c", 9, True),
+            ("r", 99, False),
+        )
+    ]
+    unknown = {"age_s": -1, "age_state": "no_estimate", "oldest_timestamp_ms": None}
+    found = firing([check(0, **SIZE, **unknown, oldest_subscription=None)], rows, whole=True)
+    assert found["firing"][0]["summary"].endswith("; b is furthest behind")
+
+
+def test_what_the_broker_shows_is_said(firing):
+    told = {"remarks": "1 transaction is open on the topic"}
+    found = firing([check(0, **SIZE)], [subscription(0, None, **told)], whole=True)
+    assert found["firing"][0]["summary"].endswith(
+        "; s is furthest behind (1 transaction is open on the topic)"
+    )
+    rows = [check(minute) for minute in range(3)]
+    found = firing(rows, [subscription(m, 600.0, **told) for m in range(3)], whole=True)
+    assert (
+        "s (1 transaction is open on the topic) will reach a backlog quota"
+        in (found["firing"][0]["summary"])
+    )
+
+
 def test_only_what_was_known_at_a_time_counts_then(firing):
     found = firing(checks(range(4), **SIZE), at_ms=START_MS + 2 * MINUTE, whole=True)
     assert severities(found) == {"size": "warning"}

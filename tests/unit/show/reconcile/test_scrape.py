@@ -40,6 +40,25 @@ def test_metrics_become_measures() -> None:
     assert found.checks == {"5.0": 11.0, "+Inf": 12.0, "count": 12.0, "sum": 6.0}
 
 
+@pytest.mark.parametrize(
+    ("labels", "topic"),
+    [
+        ('topic="persistent://a/b/t",partition="3"', "persistent://a/b/t-partition-3"),
+        ('topic="persistent://a/b/t",partition="-1"', "persistent://a/b/t"),
+        ('topic="persistent://a/b/t-partition-0"', "persistent://a/b/t-partition-0"),
+        ('partition="12",namespace="a/b",topic="u"', "u-partition-12"),
+    ],
+)
+def test_a_partition_with_a_label_of_its_own_is_that_topic(labels: str, topic: str) -> None:
+    """Brokers with `splitTopicAndPartitionLabelInPrometheus` split the name of every topic."""
+    lines = [
+        f'{name}{{cluster="east",{labels}}} 7'
+        for name in ("pulsar_in_bytes_total", "pulsar_storage_backlog_size", "pulsar_msg_backlog")
+    ]
+    found = parsed(lines, BROKER, 10, 30)
+    assert found.topics == {topic: {"bytes_in": 7.0, "backlog_bytes": 7.0, "backlog_entries": 7.0}}
+
+
 def test_an_answer_that_is_not_of_a_broker_is_none() -> None:
     with pytest.raises(Unanswered, match="none of the metrics of a Pulsar broker"):
         parsed(["go_threads 3"], BROKER, 10, 30)

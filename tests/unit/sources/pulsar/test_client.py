@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from pathlib import Path
@@ -82,6 +83,7 @@ def test_a_slow_answer_ends_in_time(
         (status(429), "status 429"),
         (status(404, "<html>nginx"), "status 404"),
         (status(404), "status 404"),
+        (status(405, {"reason": "HTTP 405 Method Not Allowed"}), "status 405"),
         (status(302), "status 302"),
     ],
 )
@@ -156,6 +158,8 @@ def test_tokens(
         ({"token_file": "/no/such/file"}, "source.admin.token_file: /no/such/file: cannot be read"),
         ({"token": "two\nlines"}, "source.admin.token: is not a token"),
         ({"token": ""}, "source.admin.token: is not a token"),
+        ({"token": "Bearer two"}, "source.admin.token: is not a token"),
+        ({"token": "two three"}, "source.admin.token: is not a token"),
         (
             {"ca_file": "/no/such/file", "url": "https://localhost:1"},
             "source.admin.ca_file: /no/such",
@@ -294,6 +298,45 @@ def test_no_spelling_of_an_address_takes_the_token_elsewhere(
         with pytest.raises(Unanswered, match=r"^a: redirected "):
             client.session().get("a")
         assert other.asked == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (status(404, {"reason": "Topic not found"}), "Topic not found"),
+        (
+            status(405, {"reason": "Topic level policies is disabled, to enable the topic level"}),
+            "Topic level policies is disabled",
+        ),
+        (status(500, {"reason": "No such entry"}), "No such entry"),
+    ],
+)
+def test_what_does_not_exist_is_an_answer(
+    server: AdminServer, make_admin: MakeAdmin, answer: Any, reason: str
+) -> None:
+    server.answers[PATH] = answer
+    with pytest.raises(NotThere, match=reason):
+        get(make_admin(retries=3))
+    assert server.asked == [PATH]
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("no-such-host.invalid:8080", r"cannot be reached \(.*(name|Name|resolution)"),
+        ("localhost:{free}", r"cannot be reached \(Connection refused\)"),
+    ],
+)
+def test_where_a_redirect_led_is_said(
+    server: AdminServer, make_admin: MakeAdmin, place: str, said: str
+) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        place = place.format(free=bound.getsockname()[1])
+        server.answers["brokers"] = [place]
+        server.answers["a"] = status(307, Location=f"http://{place}/admin/v2/a")
+        with pytest.raises(Unanswered, match=f"^a: redirected to http://{place}, {said}"):
+            AdminClient(make_admin(retries=0)).session().get("a")
 
 
 def test_a_broker_that_was_only_listed_lists_nobody(

@@ -275,7 +275,7 @@ def test_a_list_with_a_broken_element_deletes_nothing() -> None:
     assert of_kind(later, "producer_closed", "cnx_id") == [("/10.0.0.1:500",)]
 
 
-@pytest.mark.parametrize("state", ["LedgerOpened", "ClosedLedger", "Terminated"])
+@pytest.mark.parametrize("state", ["ClosedLedger", "Terminated"])
 def test_a_topic_without_ledgers_has_its_last_one_without_entries(state: str) -> None:
     known = mapped(poll()).known
     empty = internal(ledgers=[], state=state, lastConfirmedEntry="7:3")
@@ -287,8 +287,60 @@ def test_a_topic_without_ledgers_has_its_last_one_without_entries(state: str) ->
         assert done.known is not None and done.known.ledgers == (7,)
         again = mapped(poll(AT + 1), done.known)
         assert of_kind(again, "ledger_deleted", "ledger_id") == [(7,)]
-    unwritten = mapped(poll(internal=internal(ledgers=[], lastConfirmedEntry="-1:-1")))
+    unwritten = mapped(poll(internal={**empty, "lastConfirmedEntry": "-1:-1"}))
     assert of_kind(unwritten, "ledger_state", "ledger_id") == [(5,)]
+
+
+OPEN = [(5, 4, 400, None)]
+
+
+@pytest.mark.parametrize(
+    ("inside", "metadata", "states"),
+    [
+        ({"ledgers": []}, info(), [(3, 10, 1000, AT - 5000), *OPEN]),
+        ({"ledgers": []}, {}, OPEN),
+        (
+            {"ledgers": [{"ledgerId": 3, "entries": 10, "size": 1000}]},
+            {},
+            [(3, 10, 1000, None), *OPEN],
+        ),
+        ({"ledgers": [], "currentLedgerEntries": 0}, {}, []),
+        (
+            {"ledgers": [], "currentLedgerEntries": 0, "currentLedgerSize": 0},
+            info(),
+            [(3, 10, 1000, AT - 5000), (5, 0, 0, None)],
+        ),
+    ],
+)
+def test_an_answer_that_lacks_its_open_ledger_contradicts_itself(
+    inside: Json, metadata: Json, states: list[tuple[Any, ...]]
+) -> None:
+    known = mapped(poll()).known
+    broken = poll(AT + 1, internal=internal(lastConfirmedEntry="5:3", **inside), info=metadata)
+    for before in (known, None):
+        done = mapped(broken, before)
+        assert done.problems == [
+            "internal.ledgers: lacks the open ledger; what was known before stays"
+        ]
+        assert of_kind(done, "ledger_deleted", "ledger_id") == []
+        assert of_kind(done, "ledger_state", *LEDGER) == states
+    whole = internal(ledgers=[{"ledgerId": 5, "entries": 0, "size": 0}])
+    later = mapped(poll(AT + 2, internal=whole), mapped(broken, known).known)
+    assert of_kind(later, "ledger_deleted", "ledger_id") == [(3,)]
+
+
+@pytest.mark.parametrize(
+    "inside",
+    [
+        {"state": "ClosedLedger"},
+        {"lastConfirmedEntry": "3:9"},
+        {"lastConfirmedEntry": None},
+        {"currentLedgerEntries": 0, "lastConfirmedEntry": "2:9"},
+    ],
+)
+def test_an_answer_with_its_open_ledger_is_whole(inside: Json) -> None:
+    done = mapped(poll(internal=internal(**inside)), mapped(poll()).known)
+    assert done.problems == []
 
 
 @pytest.mark.parametrize(
@@ -577,6 +629,28 @@ def test_policies_of_every_scope() -> None:
             },
         ),
     ]
+
+
+@pytest.mark.parametrize(
+    ("scope", "key"), [("namespace", "backlog_quota_map"), ("topic", "backlogQuotaMap")]
+)
+@pytest.mark.parametrize(
+    ("quotas", "limits"),
+    [
+        ({"destination_storage": {"limitSize": -1}}, {"destination_storage": {"limitSize": -1}}),
+        ({"destination_storage": {"limit": -1}}, {"destination_storage": {"limitSize": -1}}),
+        ({"message_age": {"limitSize": 5, "limitTime": -1}}, {"message_age": {"limitTime": -1}}),
+        ({"message_age": {"limitTime": 0}}, {"message_age": {"limitTime": 0}}),
+        ({"message_age": {"limitSize": 5}, "destination_storage": None}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_a_quota_that_is_off_is_told_from_none(
+    scope: str, key: str, quotas: Json | None, limits: Json | None
+) -> None:
+    told = limits_of({scope: {key: quotas}})
+    assert [document for *_, document in told] == ([{"backlog_quota": limits}] if limits else [])
 
 
 def test_a_broker_that_is_named_has_a_policy_of_its_own() -> None:

@@ -16,7 +16,7 @@ from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import UserError
 from app.sources import spool
 from app.sources.pulsar.admin_documents import PolledTopic
-from app.sources.pulsar.admin_poll import AdminPoller
+from app.sources.pulsar.admin_poll import TOPIC_POLICIES, AdminPoller
 from app.sources.spool import PollMemory, Spool
 from app.tables.json_documents import Document
 from tests.support.servers.admin import AdminServer, break_off, hang, in_turn, status
@@ -255,6 +255,18 @@ def test_policies_once_and_when_they_change(
         for r in lines(poller.poll_once(AT + 2000))
         if r["event_type"] == "policy"
     ] == [{"scope": "topic", "name": TOPIC, "limits": {}}]
+
+
+def test_policies_of_topics_that_are_switched_off_are_no_problem(
+    server: AdminServer, make_admin: MakeAdmin, topic: str, tmp_path: Path
+) -> None:
+    """As with `topicLevelPoliciesEnabled=false`, the default before 2.11."""
+    off = status(405, {"reason": "Topic level policies is disabled, to enable the topic level"})
+    server.answers.update({f"persistent/{NAME}/{key}": off for key in TOPIC_POLICIES})
+    poller = AdminPoller(make_admin(policies=["topic"]), tmp_path)
+    assert poller.check() is None
+    assert kinds(poller.poll_once(AT + 1)) == FULL
+    assert poller.last.problems == []
 
 
 @pytest.mark.parametrize(

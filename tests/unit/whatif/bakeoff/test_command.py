@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from app.cli import main
 from app.config.settings import Settings
-from app.jobs.entry_cache.whatif.command import TABLE
+from app.jobs.entry_cache.whatif.command import EQUAL, KEPT, TABLE
 from app.tables.definitions import TABLES
 from app.tables.manifest import LAYOUT_VERSION
 from state.entry_cache.layout import POLICIES
@@ -107,6 +107,24 @@ def test_without_a_warehouse_nothing_is_written(
     # seven sizes by default, and every policy
     assert {len(line.split("  ")) > 7 for line in out.splitlines()[4:10]} == {True}
     assert [line.split()[0] for line in out.splitlines()[4:10]] == list(POLICIES)
+
+
+@pytest.mark.parametrize(
+    ("policy", "vary", "equal"),
+    [
+        ("expected_reads", "managedLedgerMinimumBacklogCursorsForCaching=0,3", True),
+        ("expected_reads", "managedLedgerCacheEvictionTimeThresholdMillis=1,100000", False),
+        ("fifo,lru", "", False),
+    ],
+)
+def test_what_is_varied_without_an_effect_is_said(
+    lines: str, capsys: pytest.CaptureFixture[str], policy: str, vary: str, equal: bool
+) -> None:
+    words = ["--trace", lines, "--policies", policy, *(["--vary", vary] if vary else [])]
+    code, out, err = told(capsys, *words)
+    assert (code, err) == (0, "")
+    assert (EQUAL in out.splitlines()) is equal
+    assert KEPT in out.splitlines()
 
 
 def test_the_configured_size_and_its_double_are_replayed(

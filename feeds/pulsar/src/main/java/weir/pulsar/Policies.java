@@ -165,15 +165,13 @@ final class Policies {
         return limits;
     }
 
+    /** A limit below 0 is kept: it switches the quota of weaker levels off. */
     private static void put(Map<String, Object> quotas, BacklogQuotaType type, BacklogQuota quota) {
         if (quota == null) {
             return;
         }
         boolean size = type == BacklogQuotaType.destination_storage;
         long limit = size ? quota.getLimitSize() : quota.getLimitTime();
-        if (limit < 0) {
-            return;
-        }
         Map<String, Object> limits = new TreeMap<>();
         limits.put(size ? "limitSize" : "limitTime", limit);
         if (quota.getPolicy() != null) {
