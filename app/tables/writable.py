@@ -57,8 +57,7 @@ def require(warehouse: Location) -> None:
         for each in (() if root is None else folders.matching(root, pattern))
         if each.is_dir()
     ]
-    refused = obstacle(warehouse, "_weir", FOLDER, *queries, *tables)
-    if refused is not None:
+    if (refused := obstacle(warehouse, "_weir", FOLDER, *queries, *tables)) is not None:
         raise refused
 
 

@@ -208,6 +208,27 @@ def test_few_names_are_those_of_several_classes() -> None:
     assert len(twice) <= MOST_CLASSES, twice
 
 
+def test_private_functions_and_classes_of_modules_are_used() -> None:
+    found = []
+    for folder in ("app", "state", "udfs"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            own = nodes(path)
+            module = own[0]
+            assert isinstance(module, ast.Module)
+            used = {node.id for node in own if isinstance(node, ast.Name)}
+            # Annotations that stand as texts are among the constants.
+            used |= {node.value for node in own if isinstance(node, ast.Constant)}  # type: ignore[misc]
+            found += [
+                f"{path.relative_to(ROOT)}: {node.name}"
+                for node in module.body
+                if isinstance(node, ast.FunctionDef | ast.ClassDef)
+                and _is_private(node.name)
+                and node.name not in used
+                and not node.decorator_list
+            ]
+    assert found == []
+
+
 MOST_PARAMETERS = 8
 """More of them are a record that has no name yet."""
 

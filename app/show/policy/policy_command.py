@@ -58,11 +58,6 @@ def documents_of(path: Path, cluster: str | None = None) -> PolicyDocuments:
     return checked(list(of_files(str(path), Path())))
 
 
-def _shadows_of(path: Path) -> list[PolicyDocuments]:
-    """The documents of a configuration's shadows."""
-    return list(shadows_written(_configuration(path) or {}, str(path), path.parent).values())
-
-
 def _is_warehouse(path: Path) -> bool:
     """Whether a path is that of a warehouse with an archive."""
     return (path / "events" / "_delta_log").is_dir()
