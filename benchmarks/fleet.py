@@ -79,6 +79,7 @@ class Fleet(NamedTuple):
             "first": (ends - 900_000).tolist(),
             "next": ends.tolist(),
             "settings": [SETTINGS] * self.topics,
+            "transactions": [[]],
         }
         for name, values in answers.items():
             _write(folder / name, values)

@@ -35,6 +35,7 @@ WITH_PATTERNS = ("tenant", "namespace", "topic", "user")
 LONGEST_NAME = 1_000
 """Characters of a name or pattern. One of Kafka's topics has 249."""
 KEYS = ("scope", "name", "limits")
+KNOWN_KEYS = (*KEYS, CLIENT_ID)
 FRACTIONS = (
     "producer_ids_rate",
     *CLIENT_QUOTAS,
@@ -54,8 +55,8 @@ def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, st
         yield "", f"{document!r} is not an object with scope, name and limits"
         return
     for key in document:
-        if key not in (*KEYS, CLIENT_ID):
-            yield str(key), f"unknown key ({did_you_mean(str(key), (*KEYS, CLIENT_ID))})"
+        if key not in KNOWN_KEYS:
+            yield str(key), f"unknown key ({did_you_mean(str(key), KNOWN_KEYS)})"
     missing = [key for key in KEYS if key not in document]
     yield from ((key, "is missing") for key in missing)
     if missing:

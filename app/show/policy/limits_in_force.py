@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from app.config.policies import SCOPES, WITH_PATTERNS
+from app.config.policies import KNOWN_KEYS, SCOPES, WITH_PATTERNS
 from app.config.policy_files import WrittenDocument
 from app.errors import UserError
 from app.read.last_policies import LastPolicy, last_policies
@@ -37,9 +37,12 @@ def limits_by_cluster(
 
 
 def _document(last: LastPolicy) -> tuple[dict[str, Any], str]:
-    """A document in which the name is a pattern, without limits that files may not have."""
+    """A document in which the name is a pattern, without keys and limits that files may not have."""
     scope, name = last.document["scope"], last.document["name"]
-    limits = last.document.get("limits") or {}
-    kept = {key: limit for key, limit in limits.items() if key in SCOPES[scope]}
-    written = escaped(name) if scope in WITH_PATTERNS else name
-    return {**last.document, "name": written, "limits": kept}, last.where
+    limits = (last.document.get("limits") or {}).items()
+    written = {
+        **{key: value for key, value in last.document.items() if key in KNOWN_KEYS},
+        "name": escaped(name) if scope in WITH_PATTERNS else name,
+        "limits": {key: limit for key, limit in limits if key in SCOPES[scope]},
+    }
+    return written, last.where

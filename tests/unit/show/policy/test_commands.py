@@ -171,7 +171,9 @@ def test_a_warehouse_stands_for_the_limits_in_force_of_a_cluster(
             "event_type": "policy",
             "cluster": cluster,
             "ts_wall_ms": at_ms,
-            "policy_json": json.dumps({"scope": "user", "name": name, "limits": found}),
+            "policy_json": json.dumps(
+                {"scope": "user", "name": name, "limits": found, "quota_kinds": "in_force"}
+            ),
             "source_partition": "p",
             "source_offset": at_ms,
         }
