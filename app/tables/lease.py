@@ -4,7 +4,8 @@ A run writes an object for each of its queries and renews it. Another start look
 changes: clocks of machines are not compared. An object that has not changed for LEASE_S is of a run
 that has ended, or of one that is paused and finds out by `require` before it commits anything.
 delta-rs opens the store and offers no conditional put, so a start writes its lease and reads it
-SETTLE_S later: of two starts at once the one that wrote last goes on.
+SETTLE_S later: of starts at once one goes on. That is the one that wrote last, and where they wrote in
+turns, so that each has some of the leases, the one of them whose name is the largest.
 """
 
 from __future__ import annotations
@@ -61,10 +62,14 @@ class Lease:
             self._wait_for_end(query)
         self._write()
         time.sleep(SETTLE_S)
-        for query in self._files:
-            found = self._read(query)
-            if not self._is_own(found):
-                raise self._refusal(query, found)
+        found = {
+            str(_content(text).get("owner", "")): (query, text)
+            for query, text in zip(self._files, map(self._read, self._files), strict=True)
+        }
+        if max(found) != self._about["owner"]:
+            self._files = {}  # what is left in them is the other's
+            raise self._refusal(*found[max(found)])
+        self._write()
 
     def require(self, query: str | None = None) -> None:
         """UserError if another run has taken the lease of a query, or of any (None)."""

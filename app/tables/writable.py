@@ -27,10 +27,14 @@ ROOM_BYTES = 1 << 20
 
 def obstacle(warehouse: Location, *names: str) -> UserError | None:
     """Why the warehouse, or one of the folders `names` below it, cannot be written; None if all can
-    be. An object store is not checked: only a write shows it.
+    be. A name may be a pattern. An object store is not checked: only a write shows it.
     """
     root = local_path(warehouse.uri)
-    for folder in () if root is None else (root, *(root / name for name in names)):
+    for folder in (
+        ()
+        if root is None
+        else (root, *(f for name in names for f in folders.matching(root, name) or [root / name]))
+    ):
         refused = _refusal(folder.absolute())
         if refused is not None:
             return refused
@@ -50,13 +54,7 @@ def require(warehouse: Location) -> None:
         for name in (table, f"{table}/_delta_log")
         if not (begun and table == "events")
     ]
-    root = local_path(warehouse.uri)
-    queries = [
-        str(each)
-        for pattern in (f"{FOLDER}/*", f"{FOLDER}/*/*")
-        for each in (() if root is None else folders.matching(root, pattern))
-        if each.is_dir()
-    ]
+    queries = f"{FOLDER}/*/", f"{FOLDER}/*/*/"
     if (refused := obstacle(warehouse, "_weir", FOLDER, *queries, *tables)) is not None:
         raise refused
 

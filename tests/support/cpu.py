@@ -33,8 +33,7 @@ class _Meter:
         now = {(_ME.pid, 0.0): mine.user + mine.system}
         for child in _ME.children(recursive=True):
             try:
-                used = child.cpu_times()
-                now[child.pid, child.create_time()] = used.user + used.system
+                now[child.pid, child.create_time()] = sum(child.cpu_times()[:4])
             except psutil.Error:  # it has just ended
                 continue
         ended = mine.children_user + mine.children_system

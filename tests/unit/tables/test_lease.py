@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import random
+import secrets
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from time import monotonic, sleep
+from typing import Any
 
 import pytest
 
@@ -15,6 +18,7 @@ from app.config.location import Location
 from app.errors import UserError
 from app.tables import lease
 from app.tables.lease import Lease, guarded, held, require
+from app.tables.small_files import write_text
 
 LEASE_S = 0.6
 
@@ -89,11 +93,22 @@ def test_the_lease_of_a_run_that_was_killed_ends_by_itself(store: Location, left
         require(store, "govern")
 
 
-def test_of_starts_at_once_one_goes_on(store: Location) -> None:
-    at_once = threading.Barrier(4)
+@pytest.mark.parametrize("queries", [["govern"], ["archive", "chunks", "govern"]])
+def test_of_starts_at_once_one_goes_on(
+    queries: list[str], store: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they write in turns, so that each has some of the leases."""
+    at_once, order = threading.Barrier(4), random.Random(5)
+    monkeypatch.setattr(lease, "SETTLE_S", 0.5)
+
+    def slowly(*words: Any) -> None:
+        sleep(order.uniform(0, 0.02))
+        write_text(*words)
+
+    monkeypatch.setattr(lease, "write_text", slowly)
 
     def start(_: int) -> bool:
-        one = Lease(store, ["govern"])
+        one = Lease(store, queries)
         at_once.wait()
         try:
             one.take()
@@ -105,8 +120,47 @@ def test_of_starts_at_once_one_goes_on(store: Location) -> None:
             one.release()
         return True
 
-    with ThreadPoolExecutor(4) as pool:
-        assert sorted(pool.map(start, range(4))) == [False, False, False, True]
+    for _ in range(3):
+        with ThreadPoolExecutor(4) as pool:
+            assert sorted(pool.map(start, range(4))) == [False, False, False, True]
+
+
+def test_of_two_that_have_a_part_each_the_larger_name_goes_on(
+    store: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[str, bool] = {}
+
+    def start(owner: str) -> None:
+        monkeypatch.setattr(secrets, "token_hex", lambda _: owner)
+        one = Lease(store, ["archive", "govern"])
+        made.wait()
+        try:
+            one.take()
+            one.require()
+            found[owner] = True
+        except UserError:
+            found[owner] = False
+
+    turns = ["1", "2", "2", "1"]
+    made, changed = threading.Barrier(2), threading.Condition()
+
+    def in_turns(warehouse: Location, name: str, text: str) -> None:
+        owner = json.loads(text)["owner"]
+        with changed:
+            assert changed.wait_for(lambda: not turns or turns[0] == owner, 5)
+            write_text(warehouse, name, text)
+            del turns[:1]
+            changed.notify_all()
+
+    monkeypatch.setattr(lease, "write_text", in_turns)
+    threads = []
+    for owner in ("1", "2"):
+        threads.append(threading.Thread(target=start, args=(owner,)))
+        threads[-1].start()
+        sleep(0.02)  # the name is taken when it is made
+    for each in threads:
+        each.join()
+    assert found == {"1": False, "2": True}
 
 
 def test_a_run_that_was_paused_commits_nothing_further(store: Location) -> None:
