@@ -80,6 +80,7 @@ class Fleet(NamedTuple):
             "next": ends.tolist(),
             "settings": [SETTINGS] * self.topics,
             "transactions": [[]],
+            "described": [],
         }
         for name, values in answers.items():
             _write(folder / name, values)
