@@ -12,6 +12,7 @@ from app.tables import gathering
 from app.tables.archive_files import ArchiveWriter
 from app.tables.commit import Writer
 from app.tables.gathering import GatheringWriter
+from app.tables.writable import obstacle
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -66,4 +67,5 @@ class Gatherers:
             self._warn(
                 f"{query}: gathered rows wait for another commit, or the next start"
                 f" ({type(error).__name__}: {reason(error)})"
+                f" {obstacle(self._settings.location, '*/', '*/_delta_log/') or ''}".rstrip()
             )

@@ -39,10 +39,13 @@ def limits_by_cluster(
 def _document(last: LastPolicy) -> tuple[dict[str, Any], str]:
     """A document in which the name is a pattern, without keys and limits that files may not have."""
     scope, name = last.document["scope"], last.document["name"]
-    limits = (last.document.get("limits") or {}).items()
     written = {
         **{key: value for key, value in last.document.items() if key in KNOWN_KEYS},
         "name": escaped(name) if scope in WITH_PATTERNS else name,
-        "limits": {key: limit for key, limit in limits if key in SCOPES[scope]},
+        "limits": {
+            key: limit
+            for key, limit in (last.document.get("limits") or {}).items()
+            if key in SCOPES[scope]
+        },
     }
     return written, last.where

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import count
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from app.config.settings import Settings
+from app.engine.gatherers import Gatherers
 from app.errors import UserError
 from app.read.relations import Warehouse
 from app.run import integrity
@@ -25,6 +27,7 @@ from app.tables.definitions import TABLES
 from app.tables.gathering import Gathered, GatheringWriter
 from app.tables.shape import shaped
 from app.tables.small_files import PUT_BACK, path_in
+from tests.support.small_disk import fill, small_disk
 
 MakeSettings = Callable[..., Settings]
 WAITS, ALSO_WAITS, AT_ONCE = "limiter_stats", "quarantine", "throttle_events"
@@ -378,3 +381,29 @@ def test_an_audit_reads_tables_as_before_the_first_batch_that_waits(
     assert versions() == {WAITS: 0, AT_ONCE: 1}
     query.writer.commit_all()
     assert versions() == {WAITS: 1, AT_ONCE: 3}
+
+
+def test_a_commit_for_which_there_is_no_room_waits_and_names_the_folder(
+    make_settings: MakeSettings,
+) -> None:
+    settings = make_settings(commit_interval_ms=1)
+    said: list[str] = []
+    gatherers = Gatherers(settings, True, said.append)
+    writer = gatherers.writer("govern")
+    schema = TABLES["quarantine"].schema
+    rows = pa.Table.from_pylist([dict.fromkeys(schema.names)] * 2, schema=schema)
+    folder = Path(settings.warehouse, "quarantine")
+    folder.mkdir(parents=True)
+    with small_disk(folder, "4m"):
+        ballast = fill(folder)
+        writer.append("quarantine", rows, 0)
+        time.sleep(0.01)
+        gatherers.commit_due()
+        assert said[0].startswith(
+            "govern: gathered rows wait for another commit, or the next start ("
+        )
+        assert said[0].endswith(f"warehouse: {folder} cannot be written (No space left on device)")
+        ballast.unlink()
+        gatherers.commit_all()
+        assert len(said) == 1
+        assert DeltaTable(folder).to_pyarrow_table().num_rows == 2
