@@ -235,7 +235,9 @@ def processes(service: Service) -> str:
     """What anybody on the machine reads of the processes: command lines; and their variables, but for
     those that have the secrets."""
     found = []
-    for process in service.processes():
+    driver = service.driver
+    assert driver is not None
+    for process in (*driver.parents()[:1], *service.processes()):  # the JVM first
         with suppress(psutil.Error):
             found += [f"{process.pid} {word}" for word in process.cmdline()]
             variables = process.environ().items()
