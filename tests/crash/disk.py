@@ -65,7 +65,7 @@ def full_at(place: str, site: Site) -> None:
                 run.wait_for_batches(2)
                 run.stop()
             elif place in TABLES:
-                names = f"No space left on device) warehouse: {folder} cannot be written"
+                names = f"warehouse: {folder} cannot be written (No space left on device)"
                 run.wait(lambda: names in run.said, "the warning")
                 run.wait_for_batches(2)
                 run.stop()
