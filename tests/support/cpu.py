@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -19,35 +20,30 @@ FOLDER = Path(os.environ["WEIR_CPU"])
 _ME = psutil.Process()
 
 
+def _used_s() -> float:
+    """CPU seconds of this process and of all below it, those of ended children included: what a
+    process has waited for is in its own times."""
+    used_s = 0.0
+    for each in (_ME, *_ME.children(recursive=True)):
+        with suppress(psutil.Error):  # it has just ended
+            used_s += sum(each.cpu_times()[:4])
+    return used_s
+
+
 class _Meter:
     def __init__(self) -> None:
         self.file = ""
         self.times: dict[str, list[float]] = {}
-        self._wall_s = time.monotonic()
-        self._known: dict[tuple[int, float], float] = {}
+        self._since = time.monotonic(), _used_s()
 
     def turn_to(self, file: str) -> None:
         """Charge what was used since the last turn to the file before."""
-        wall_s, cpu_s = time.monotonic(), 0.0
-        mine = _ME.cpu_times()
-        now = {(_ME.pid, 0.0): mine.user + mine.system}
-        for child in _ME.children(recursive=True):
-            try:
-                now[child.pid, child.create_time()] = sum(child.cpu_times()[:4])
-            except psutil.Error:  # it has just ended
-                continue
-        ended = mine.children_user + mine.children_system
-        now[-1, 0.0] = ended
-        for who, used_s in now.items():
-            cpu_s += used_s - self._known.get(who, 0.0)
-        # What an ended child had used while it lived was charged then.
-        gone = sum(s for who, s in self._known.items() if who not in now)
-        cpu_s = max(cpu_s - gone, 0.0)
+        now = time.monotonic(), _used_s()
         if self.file:
             found = self.times.setdefault(self.file, [0.0, 0.0])
-            found[0] += wall_s - self._wall_s
-            found[1] += cpu_s
-        self.file, self._wall_s, self._known = file, wall_s, now
+            for i in range(2):
+                found[i] += max(now[i] - self._since[i], 0.0)
+        self.file, self._since = file, now
 
 
 _METER = _Meter()

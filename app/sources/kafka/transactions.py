@@ -165,10 +165,10 @@ class Waiting:
         """Add to the answers of a poll the groups that wait; `kept` is what this has returned at the
         poll before, at `since_ms`, in this process or another."""
         held_at = {(row[0], Place(*row[1:3])): int(row[3]) for row in kept}
-        held = {(row[0], Place(*row[1:3])): OpenTransaction(*row[4:]) for row in kept}
+        were = {(row[0], Place(*row[1:3])): OpenTransaction(*row[4:]) for row in kept}
         before = {
             key[1]: (held_at[key], each)
-            for key, each in held.items()
+            for key, each in were.items()
             if each.holds != PENDING_OFFSETS
         }
         now = {
@@ -195,7 +195,7 @@ class Waiting:
         }
         rest = {key for key in stood.keys() - waits if answers.types.get(key[0]) != SHARE}
         pending = {
-            key: each for key, each in held.items() if key in rest and each.holds == PENDING_OFFSETS
+            key: each for key, each in were.items() if key in rest and each.holds == PENDING_OFFSETS
         }
         if rest:
             with noted(answers.problems, "pending offsets: "):
