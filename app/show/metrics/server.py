@@ -1,20 +1,22 @@
 """The HTTP server of the exporter: one thread reads the requests of all connections.
 
 Anybody who reaches the port may open connections. A connection costs no thread: it waits in the
-loop, HEAD_S at most for a whole request and LONGEST_S for all, however it drips. Where there are too
-many, the oldest idle one of the address that has most is closed. Health is answered by the loop
-itself, so that neither idle connections nor slow readers of the metrics are before a probe.
+loop, HEAD_S at most for a whole request and LONGEST_S for all, however it drips, and is a socket and
+a timer until its first byte. Where there are too many, the oldest idle one of the address that has
+most is closed. Health is answered by the loop itself, so that neither idle connections nor slow
+readers of the metrics are before a probe.
 """
 
 from __future__ import annotations
 
 import asyncio
 import ipaddress
+import socket
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -53,16 +55,16 @@ class Server:
     ) -> None:
         """`at_once` are the paths whose answers take no time; an OSError if the address cannot be
         listened on."""
-        self._socket = listening(host, port, BACKLOG)
+        self._socket = listening(host, port, QUEUE)
         at, self.server_port = self._socket.getsockname()[:2]
         self._app = _named_locally(app) if _is_loopback(at) else app
         self._at_once = at_once
         self._stop = asyncio.Event()
         self._loop = asyncio.new_event_loop()
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="weir-metrics")
-        self._idle: dict[asyncio.Task[Any], str] = {}
+        self._idle: dict[_Silent | asyncio.Task[Any], str] = {}
         """Connections without a whole request and their addresses, the oldest first."""
-        self._busy: dict[asyncio.Task[Any], str] = {}
+        self._busy: dict[_Silent | asyncio.Task[Any], str] = {}
         """Connections with one."""
 
     def serve_forever(self) -> None:
@@ -76,25 +78,51 @@ class Server:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     async def _serve(self) -> None:
-        async with await asyncio.start_server(
-            self._connected, sock=self._socket, limit=MOST_HEAD, backlog=BACKLOG
-        ):
-            self._socket.listen(QUEUE)
-            await self._stop.wait()
-            for task in (*self._idle, *self._busy):
-                task.cancel()
+        self._socket.setblocking(False)
+        self._listen()
+        await self._stop.wait()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        for each in (*self._idle, *self._busy):
+            each.cancel()
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def _listen(self) -> None:
+        if not self._stop.is_set():
+            self._loop.add_reader(self._socket, self._accept)
+
+    def _accept(self) -> None:
+        for _ in range(BACKLOG):
+            try:
+                connection, (address, *_) = self._socket.accept()
+            except (BlockingIOError, ConnectionAbortedError):
+                return
+            except OSError:  # no descriptor is left
+                self._loop.remove_reader(self._socket)
+                self._loop.call_later(LINGER_S, self._listen)
+                return
+            silent = _Silent(self._loop, connection, self._begun)
+            self._idle[silent] = str(address)
+            if len(self._idle) + len(self._busy) > MOST_CONNECTIONS:
+                _displace(self._idle or self._busy)
+
+    def _begun(self, silent: _Silent) -> None:
+        silent.release()
+        task = self._loop.create_task(self._connected(silent.connection, silent.since))
+        task.add_done_callback(lambda _: silent.connection.close())
+        self._idle[task] = self._idle.pop(silent)
+
+    async def _connected(self, connection: socket.socket, since: float) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._idle[task] = address = str((writer.get_extra_info("peername") or ("",))[0])
-        if len(self._idle) + len(self._busy) > MOST_CONNECTIONS:
-            _displace(self._idle or self._busy)
-        try:
-            async with asyncio.timeout(LONGEST_S):
-                async with asyncio.timeout(HEAD_S):
+        with suppress(*BROKEN), ExitStack() as ending:
+            ending.callback(self._idle.pop, task, "")
+            ending.callback(self._busy.pop, task, "")
+            async with asyncio.timeout_at(since + LONGEST_S):
+                async with asyncio.timeout_at(since + HEAD_S):
+                    reader, writer = await asyncio.open_connection(sock=connection, limit=MOST_HEAD)
+                    ending.callback(writer.transport.abort)
                     environ = await _request(reader)
-                del self._idle[task]
+                address = self._idle.pop(task)
                 if environ["PATH_INFO"] in self._at_once:
                     answer = self._answer(environ)
                 else:
@@ -107,16 +135,9 @@ class Server:
                 writer.write(answer)
                 await writer.drain()
                 writer.write_eof()
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(LINGER_S):
-                        while await reader.read(MOST_HEAD):
-                            pass
-        except BROKEN:
-            pass
-        finally:
-            for each in (self._idle, self._busy):
-                each.pop(task, None)
-            writer.transport.abort()
+                async with asyncio.timeout(LINGER_S):
+                    while await reader.read(MOST_HEAD):
+                        pass
 
     def _answer(self, environ: WSGIEnvironment) -> bytes:
         begun: list[tuple[str, list[tuple[str, str]]]] = []
@@ -129,7 +150,31 @@ class Server:
         return head if environ["REQUEST_METHOD"] == "HEAD" else head + body
 
 
-def _displace(connections: dict[asyncio.Task[Any], str]) -> None:
+class _Silent:
+    """A connection without a byte; `begun` is called at its first one, or at the deadline."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connection: socket.socket,
+        begun: Callable[[_Silent], None],
+    ) -> None:
+        connection.setblocking(False)
+        self.connection, self.since, self._loop = connection, loop.time(), loop
+        self._timer = loop.call_at(self.since + HEAD_S, begun, self)
+        loop.add_reader(connection, begun, self)
+
+    def release(self) -> None:
+        """Leave the connection to another reader."""
+        self._loop.remove_reader(self.connection)
+        self._timer.cancel()
+
+    def cancel(self) -> None:
+        self.release()
+        self.connection.close()
+
+
+def _displace(connections: dict[_Silent | asyncio.Task[Any], str]) -> None:
     """End the oldest connection of the address that has most of them."""
     greedy = Counter(connections.values()).most_common(1)[0][0]
     task = next(task for task, address in connections.items() if address == greedy)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import resource
 import socket
 import threading
@@ -12,7 +11,6 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,12 +21,6 @@ from tests.support.waiting import wait_for
 
 LARGE = b"weir 1\n" * (2 << 20)
 """More than the system takes of an answer that nobody reads."""
-MANIFESTS = Path(__file__).parents[4] / "conf/kubernetes"
-PATIENCE_S = min(
-    int(found)
-    for each in MANIFESTS.glob("*.yaml")
-    for found in re.findall(r"/healthz.*\n\s*timeoutSeconds: (\d+)", each.read_text())
-)
 Connect = Callable[..., socket.socket]
 
 
@@ -93,14 +85,14 @@ def read(port: int, path: str = HEALTH, host: str | None = None) -> bytes:
 
 
 def healthy(port: int) -> bool:
-    """Ten probes, one after the other, each answered within the time that the shipped manifests
-    wait, and nine of them within the second that Kubernetes waits by itself."""
+    """Ten probes, one after the other, each answered within the second that Kubernetes waits by
+    itself."""
     times = []
     for _ in range(10):
         begun = time.monotonic()
         assert read(port) == b"ok\n"
         times.append(time.monotonic() - begun)
-    return max(times) < PATIENCE_S and sorted(times)[-2] < 1
+    return max(times) < 1
 
 
 def rest(connection: socket.socket) -> bytes:
@@ -122,6 +114,25 @@ def test_idle_connections_keep_no_probe_from_its_answer(
     assert healthy(port)
     assert threading.active_count() <= before + under_test.THREADS
     assert read(port, "/metrics") == b"weir 1\n"
+
+
+def test_connections_without_a_descriptor_are_answered_when_there_is_one(
+    port: int, connect: Connect
+) -> None:
+    waiting = connect(b"GET /healthz HTTP/1.1\r\n\r\n")
+    assert rest(waiting).startswith(b"HTTP/1.1 200 OK\r\n")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    late = socket.socket()
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (late.fileno() + 1, hard))
+        late.connect(("127.0.0.1", port))
+        time.sleep(0.2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with late:
+        late.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
+        assert rest(late).startswith(b"HTTP/1.1 200 OK\r\n")
+    assert healthy(port)
 
 
 def test_the_oldest_idle_connection_of_the_greedy_address_goes_first(
