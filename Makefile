@@ -24,7 +24,7 @@ test: ## every test but the soaks: before every merge
 slow: ## every test on all traces, and the soaks
 	./test.sh --slow
 
-nightly: ## all of that on new random traces, the seeded faults, every benchmark small: tests/nightly.json
+nightly: ## all of that on new random traces, and the seeded faults: tests/nightly.json
 	./test.sh --nightly
 
 format: ## format the code

@@ -4,9 +4,9 @@
 #   ./test.sh --quick   tests/unit without Spark, on few random traces: no Java, no server
 #   ./test.sh           every test but the soaks; WEIR_PROCESSES at a time, else three, or two in less
 #                       than 12 GB of memory
-#   ./test.sh --slow    the soaks as well, and every random trace
-#   ./test.sh --nightly that on traces of a new seed, the seeded faults and the small run of every
-#                       benchmark; what came out is in tests/nightly.json
+#   ./test.sh --slow    the soaks and every benchmark, small, as well, and every random trace
+#   ./test.sh --nightly that on traces of a new seed, and the seeded faults; what came out is in
+#                       tests/nightly.json
 #   ./test.sh tests/unit/config/test_settings.py  one file
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

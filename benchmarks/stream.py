@@ -32,15 +32,10 @@ class Bench:
     spark: SparkSession | None
     folder: Path
     small: bool = False
-    shared: Kafka | None = None
-    """A broker that serves already; a benchmark takes topics of its own."""
 
     @contextmanager
     def broker(self, name: str, properties: Mapping[str, object] | None = None) -> Iterator[Kafka]:
-        """The shared broker, or one of this benchmark's own with these properties."""
-        if self.shared is not None:
-            yield self.shared
-            return
+        """A broker with these properties."""
         broker = Kafka(self.folder / name, properties)
         broker.start()
         try:

@@ -1,7 +1,7 @@
 """The nightly tier: `./test.sh --nightly`.
 
-Every test with the slow ones, on random traces that no run has had before; the seeded faults; the
-small run of every benchmark. What came out is in tests/nightly.json: commit it. Exit code 1 if
+Every test with the slow ones, on random traces that no run has had before, and the seeded faults.
+What came out is in tests/nightly.json: commit it. Exit code 1 if
 anything failed. The seed of a run repeats its traces: `python -m tests.nightly --seed N`; examples
 that failed are kept in .hypothesis and tried first by the next run.
 """
@@ -22,12 +22,9 @@ from typing import Any
 from xml.etree import ElementTree
 
 from benchmarks import machine
-from benchmarks.__main__ import ALONE, BENCHES
 
 ROOT = Path(__file__).resolve().parents[1]
 OUTCOME = ROOT / "tests" / "nightly.json"
-TOO_LONG = {"suite", "replay_large", "replay_cluster"}
-"""Benchmarks whose small run is that of another, or that need the machine alone."""
 
 
 def tested(folder: Path, seed: int, processes: str, tests: Sequence[str]) -> dict[str, Any]:
@@ -67,13 +64,6 @@ def faults() -> dict[str, Any]:
     return {"failed": ["a fault is not found"] if _python(["tests.faults"]) else []}
 
 
-def benchmarks(folder: Path) -> dict[str, Any]:
-    """The small run of each benchmark, as one types it."""
-    names = sorted({*BENCHES, *ALONE} - TOO_LONG)
-    command = ["benchmarks", "--small", "--out", str(folder)]
-    return {"failed": [name for name in names if _python([*command, name])]}
-
-
 def main() -> int:
     """Run all parts, write what came out; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.nightly", description=__doc__)
@@ -87,7 +77,6 @@ def main() -> int:
         for name, part in (
             ("tests", lambda: tested(Path(folder), options.seed, options.processes, options.tests)),
             ("seeded faults", faults),
-            ("benchmarks", lambda: benchmarks(Path(folder))),
         ):
             begun = time.monotonic()
             found = part()
