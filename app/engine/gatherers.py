@@ -50,20 +50,21 @@ class Gatherers:
 
     def commit_due(self) -> None:
         """Commit rows that have waited for their interval. A failed commit is repeated an interval
-        later.
+        later; Damaged where a table is gone.
         """
         for query, writer in self._writers.items():
-            self._guarded(query, writer.commit_due)
+            self._guarded(query, writer, writer.commit_due)
 
     def commit_all(self) -> None:
         """Commit the remaining rows at the end of a run."""
         for query, writer in self._writers.items():
-            self._guarded(query, writer.commit_all)
+            self._guarded(query, writer, writer.commit_all)
 
-    def _guarded(self, query: str, commit: Callable[[], None]) -> None:
+    def _guarded(self, query: str, writer: GatheringWriter, commit: Callable[[], None]) -> None:
         try:
             commit()
         except Exception as error:  # noqa: BLE001 - the rows are kept for the next commit
+            writer.require_tables()
             self._warn(
                 f"{query}: gathered rows wait for another commit, or the next start"
                 f" ({type(error).__name__}: {reason(error)})"

@@ -36,7 +36,7 @@ from app.tables.checkpoints import GatheredFile
 from app.tables.commit import Writer
 from app.tables.definitions import TABLES
 from app.tables.shape import shaped
-from app.tables.small_files import Damaged, local_path
+from app.tables.small_files import Damaged, local_path, path_in
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -201,6 +201,13 @@ class GatheringWriter(Writer):
                 for name in names:
                     self._since_s.setdefault(name, time.monotonic())
                 raise
+
+    def require_tables(self) -> None:
+        """Damaged if a table is gone to which the query has written."""
+        for name in self._commits:
+            path = path_in(self._warehouse, name)
+            if folders.look(Path(path, "_delta_log")) is None:
+                raise Damaged(path, f"is gone, and the query {self.query} has written to it")
 
     def commit_all(self) -> None:
         """Commit all gathered rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -407,3 +408,24 @@ def test_a_commit_for_which_there_is_no_room_waits_and_names_the_folder(
         gatherers.commit_all()
         assert len(said) == 1
         assert DeltaTable(folder).to_pyarrow_table().num_rows == 2
+
+
+@pytest.mark.parametrize("gone", ["quarantine", "quarantine/_delta_log"])
+def test_a_table_that_is_gone_ends_the_run_and_is_not_begun_anew(
+    make_settings: MakeSettings, gone: str
+) -> None:
+    settings = make_settings(commit_interval_ms=1)
+    said: list[str] = []
+    gatherers = Gatherers(settings, True, said.append)
+    writer = gatherers.writer("govern")
+    schema = TABLES["quarantine"].schema
+    rows = pa.Table.from_pylist([dict.fromkeys(schema.names)], schema=schema)
+    writer.append("quarantine", rows, 0)
+    gatherers.commit_all()
+    shutil.rmtree(Path(settings.warehouse, gone))
+    writer.append("quarantine", rows, 1)
+    time.sleep(0.01)
+    with pytest.raises(UserError, match="quarantine is gone, and the query govern has written"):
+        gatherers.commit_due()
+    assert not DeltaTable.is_deltatable(str(Path(settings.warehouse, "quarantine")))
+    assert said == []
