@@ -6,12 +6,11 @@ from app.jobs.rate_limits.pauses import PAUSE_NO, WERE_PAUSED
 from app.tables.view import View
 
 # Rows outside a pause are left out. Engines disagree about aggregating nothing into an array: the
-# intersections leave out the placeholder of no value. Only a topic's own limit has a culprit; rows
-# of earlier versions name one for every limit.
+# intersections leave out the placeholder of no value. Only a topic's own limit has a culprit.
 _THROTTLE_INTERVALS = f"""
 WITH flagged AS (
   SELECT cluster, broker, cnx_id, ts_wall_ms, ts_mono_ns, row_no, reason, limiter,
-    coalesce(trigger_topic, culprit_topic, '') AS publisher,
+    coalesce(trigger_topic, '') AS publisher,
     concat(limiter, ' ', coalesce(limiter_name, '')) AS whose, reads_paused, seen_until_ns,
     {WERE_PAUSED}
   FROM throttle_events
