@@ -77,9 +77,9 @@ def in_units(section: Any) -> Any:
     return {key: in_units(in_unit(key, value)) for key, value in section.items()}
 
 
-def in_unit(key: Any, value: Any, whole: bool = True) -> Any:
+def in_unit(key: Any, value: Any) -> Any:
     """A duration as the number of its key's unit; anything else is returned unchanged, and so is
-    one that is not a `whole` number."""
+    one that is not a whole number."""
     if not isinstance(key, str) or not isinstance(value, str) or not has_unit(value):
         return value
     unit_ms = next((ms for ms, ends in UNIT_OF_KEY.items() if ends.search(key)), None)
@@ -87,9 +87,7 @@ def in_unit(key: Any, value: Any, whole: bool = True) -> Any:
         found = duration_ms(value)
     except ValueError:
         return value
-    if unit_ms is None or (whole and found % unit_ms):
-        return value
-    return found / unit_ms if found % unit_ms else found // unit_ms
+    return value if unit_ms is None or found % unit_ms else found // unit_ms
 
 
 def shown(options: dict[str, str]) -> dict[str, str]:

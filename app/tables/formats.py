@@ -25,9 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "_weir/formats.json"
 VERSION = 2
-"""Version of the file itself, which an earlier release refuses. Since version 2 each checkpoint has
-its identity in one file.
-"""
+"""Version of the file itself, which an earlier release refuses."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +93,8 @@ def problems(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
                 else (f"continue with Weir {kept.weir}, or begin {manifest.filled_anew(warehouse)}")
             )
             yield (
-                f"warehouse: the state of {job} in {warehouse.uri} has version {version}, "
-                f"written by Weir {kept.weir}; this release ({__version__}) reads version {reads}"
+                f"{path_in(warehouse, NAME)}: the state of {job} has version {version}, written by"
+                f" Weir {kept.weir}; this release ({__version__}) reads version {reads}"
                 f"\n{remedy}"
             )
     yield from _changed_columns(warehouse, wanted)

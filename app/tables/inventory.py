@@ -76,7 +76,7 @@ def _fits(warehouse: Location, query: str, found: Identity) -> None:
         raise Damaged(path, f"is of the query {found.query}, not of {query}")
     if kept is None:
         return
-    if kept.id is not None and found.warehouse not in (None, kept.id):
+    if found.warehouse not in (None, kept.id):
         raise Damaged(path, f"does not belong to {manifest.path(warehouse)}")
     partitions = checkpoints.partitions(warehouse, query)
     for what, there, own in (

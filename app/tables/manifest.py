@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from app.config.location import Location
 
 LAYOUT_VERSION = 3
-READABLE = (1, 2, 3)
-"""Layouts whose tables this release reads; it runs on its own alone, by the versions of states."""
 NAME = "_weir/manifest.json"
 
 
@@ -34,13 +32,12 @@ class Manifest:
     partitions: int
     shards: int
     created_ms: int
+    id: str
+    """Identity of the warehouse, which its checkpoints name."""
     queries: dict[str, list[str]] | None = None
     """Jobs by the query that runs them; None before a query has begun."""
     topics: dict[str, str] | None = None
     """Ids of the Kafka topics that the warehouse has begun to read, by name."""
-    id: str | None = None
-    """Identity of the warehouse, which its checkpoints name; None in a manifest of an earlier version,
-    whose states no run continues."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +54,15 @@ _LAYOUT: Document[_Layout] = Document(_Layout)
 def load(warehouse: Location) -> Manifest | None:
     """The manifest of the warehouse; None before the first start."""
     layout = _LAYOUT.load(warehouse, NAME)
-    if layout is not None and layout.layout_version not in READABLE:
+    if layout is not None and layout.layout_version != LAYOUT_VERSION:
+        way = (
+            "take another warehouse, or the Weir that wrote this one"
+            if layout.layout_version > LAYOUT_VERSION
+            else f"begin {filled_anew(warehouse)}"
+        )
         raise UserError(
             f"{path(warehouse)}: the warehouse has layout version {layout.layout_version}\n"
-            f"this version of Weir reads layout version {LAYOUT_VERSION}; "
-            "take another warehouse, or the Weir that wrote this one"
+            f"this version of Weir reads layout version {LAYOUT_VERSION}; {way}"
         )
     return DOCUMENT.load(warehouse, NAME)
 
@@ -91,7 +92,7 @@ def claim(warehouse: Location, partitions: int, shards: int | None) -> Manifest:
     if manifest is None:
         now_ms = time.time_ns() // 1_000_000
         shards = shards_for(partitions, shards)
-        manifest = Manifest(LAYOUT_VERSION, partitions, shards, now_ms, id=str(uuid.uuid4()))
+        manifest = Manifest(LAYOUT_VERSION, partitions, shards, now_ms, str(uuid.uuid4()))
         DOCUMENT.keep(warehouse, NAME, manifest)
     return manifest
 

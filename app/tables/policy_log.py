@@ -128,13 +128,13 @@ class ShadowLog:
     """Its versions. Up to that batch they are the live ones."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class KeptLog(PolicyLog):
     """The file in the checkpoint: a batch has taken the logs of a query and its shadows, or none."""
 
+    application: str
+    """Application id of the query."""
     shadows: dict[str, ShadowLog] = field(default_factory=dict)
-    application: str | None = None
-    """Application id of the query; None in a file of an earlier version."""
 
     @property
     def log(self) -> PolicyLog:
@@ -156,7 +156,7 @@ def load(warehouse: Location, query: str) -> KeptLog | None:
     if not all(_whole(log) for log in (found, *(own.log for own in found.shadows.values()))):
         raise Damaged(path_in(warehouse, name), "is damaged (its hashes are of other documents)")
     whose = checkpoints.identity(warehouse, query)
-    foreign = whose is not None and found.application not in (None, *whose.applications)
+    foreign = whose is not None and found.application not in whose.applications
     if foreign:
         raise Damaged(path_in(warehouse, name), "is of another query or warehouse")
     return found
@@ -177,7 +177,7 @@ def keep(warehouse: Location, query: str, log: PolicyLog, shadows: Mapping[str, 
     DOCUMENT.keep(
         warehouse,
         file_of(query),
-        KeptLog(log.first, log.last, log.taken, dict(shadows), application),
+        KeptLog(**vars(log), application=application, shadows=dict(shadows)),
     )
 
 

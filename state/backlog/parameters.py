@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from state.engine.parameters import SWITCH, WITHOUT_EFFECT, Parameters
+from state.engine.parameters import SWITCH, Parameters
 
 RetentionPolicy = Literal[
     "producer_request_hold", "producer_exception", "consumer_backlog_eviction"
@@ -24,9 +24,6 @@ class BacklogParameters(Parameters):
     age_reading: Annotated[Literal["live", "last_check"], SWITCH] = "live"
     eviction_count_rule: Annotated[Literal["every_call", "evicted_only"] | None, SWITCH] = None
     """None: the profile's value."""
-    check_duration_rule: Annotated[Literal["per_topic", "per_pass"], SWITCH, WITHOUT_EFFECT] = (
-        "per_topic"
-    )
     apply_evictions: Annotated[bool, SWITCH] = False
     check_rows: Literal["backlogged", "all"] = "backlogged"
     forecast_checks: Annotated[int, Field(ge=1, le=1000)] = 10

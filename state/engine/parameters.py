@@ -25,7 +25,7 @@ class OnlyWith:
     values: tuple[Any, ...]
 
     def __str__(self) -> str:
-        return f" without {self.key} {' or '.join(map(str, self.values))}" if self.key else ""
+        return f" without {self.key} {' or '.join(map(str, self.values))}"
 
     def is_met(self, section: Parameters) -> bool:
         """Whether the other parameter has one of the values."""
@@ -33,8 +33,6 @@ class OnlyWith:
         return any(getattr(one, self.key, None) in self.values for one in every)
 
 
-WITHOUT_EFFECT = OnlyWith("", ())
-"""Marks a parameter that is accepted and changes no decision."""
 Milliseconds = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 

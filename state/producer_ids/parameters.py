@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, model_validator
 
-from state.engine.parameters import SWITCH, WITHOUT_EFFECT, Parameters
+from state.engine.parameters import SWITCH, Parameters
 
 BrokerKey = Annotated[int, Field(ge=1, lt=2**53)]
 
@@ -33,9 +33,6 @@ class ProducerIdsParameters(Parameters):
     window_num: BrokerKey = Field(default=11, alias="producer.id.quota.window.num")
     window_seconds: BrokerKey = Field(default=3600, alias="producer.id.quota.window.size.seconds")
     window_count: BrokerKey = Field(default=4, alias="producer.id.quota.window.count")
-    cleanup_ms: Annotated[BrokerKey, WITHOUT_EFFECT] = Field(
-        default=10, alias="producer.id.quota.cache.cleanup.scheduler.interval.ms"
-    )
     expiration_ms: BrokerKey = Field(default=86_400_000, alias="producer.id.expiration.ms")
 
     @model_validator(mode="after")

@@ -4,14 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from state.engine.parameters import (
-    SWITCH,
-    WITHOUT_EFFECT,
-    Milliseconds,
-    OnlyWith,
-    Parameters,
-    Positive,
-)
+from state.engine.parameters import SWITCH, Milliseconds, OnlyWith, Parameters
 
 PIP385 = OnlyWith("protocol", ("pip385",))
 BLIND_AFTER_GAP_MS = 10_000
@@ -41,7 +34,6 @@ class RateLimitsParameters(Parameters):
     observed_wait_ms: Milliseconds = 1000
     extra_outputs: list[Literal["publish_verdicts"]] = []
     throttleProducerReceiptWaitTimeMillis: Annotated[Milliseconds, PIP385] = 100
-    connectionsPerBroker: Annotated[Positive, WITHOUT_EFFECT] = 1
 
     def blind_after_gap_ms(self, idle_state_ms: int) -> int:
         """The time until a bucket in debt is full again."""

@@ -77,7 +77,6 @@ DEFAULTS: dict[str, Any] = {
     "age_when_empty": "minus_one",
     "age_reading": "live",
     "eviction_count_rule": "evicted_only",
-    "check_duration_rule": "per_topic",
     "apply_evictions": False,
     "check_rows": "backlogged",
     "forecast_checks": 10,

@@ -15,7 +15,7 @@ import yaml
 
 from app.config.settings import Settings
 from app.run.service import run
-from tests.spark.upgrade import release
+from tests.support import trace_in_parts
 from tests.support.servers.process import free_ports
 from tests.support.traces import every_row
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.slow
-ARCHIVE = max(release.FOLDER.glob("*.tar.xz"))
 
 
 def mirror(source: Path, target: Path) -> None:
@@ -50,9 +49,7 @@ def mirror(source: Path, target: Path) -> None:
 @pytest.fixture
 def begun(tmp_path: Path) -> Path:
     """A trace in parts, with nothing processed yet."""
-    folder = release.unpacked(ARCHIVE, tmp_path / "first")
-    shutil.rmtree(folder / release.WAREHOUSE)
-    return folder
+    return trace_in_parts.made(tmp_path / "first")
 
 
 def copied_at_work(warehouse: Path, target: Path, settings: Settings) -> int:
@@ -79,26 +76,28 @@ def test_a_copy_that_is_brought_up_to_date_after_a_stop_is_continued_elsewhere(
     begun: Path, tmp_path: Path, spark: SparkSession
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
-    release.give(begun, 0, 1)
-    warehouse = begun / release.WAREHOUSE
-    copies = copied_at_work(warehouse, elsewhere / release.WAREHOUSE, release.settings_of(begun))
+    trace_in_parts.give(begun, 0, 1)
+    warehouse = begun / trace_in_parts.WAREHOUSE
+    copies = copied_at_work(
+        warehouse, elsewhere / trace_in_parts.WAREHOUSE, trace_in_parts.settings_of(begun)
+    )
     assert copies > 1
-    mirror(warehouse, elsewhere / release.WAREHOUSE)
+    mirror(warehouse, elsewhere / trace_in_parts.WAREHOUSE)
 
-    (elsewhere / release.INPUT).mkdir()
-    shutil.copy2(begun / release.CONFIG, elsewhere)
-    shutil.copytree(begun / release.TRACE, elsewhere / release.TRACE)
+    (elsewhere / trace_in_parts.INPUT).mkdir()
+    shutil.copy2(begun / trace_in_parts.CONFIG, elsewhere)
+    shutil.copytree(begun / trace_in_parts.TRACE, elsewhere / trace_in_parts.TRACE)
     for folder in (begun, elsewhere):
-        release.give(folder, 2)
-        assert run(release.settings_of(folder), available_now=True) == 0
+        trace_in_parts.give(folder, 2)
+        assert run(trace_in_parts.settings_of(folder), available_now=True) == 0
     expected = every_row(str(warehouse))
     assert {"events", "throttle_events", "cache_stats"} <= expected.keys()
-    assert every_row(str(elsewhere / release.WAREHOUSE)) == expected
+    assert every_row(str(elsewhere / trace_in_parts.WAREHOUSE)) == expected
 
 
 def tenants(folder: Path) -> Iterator[tuple[str, Path]]:
     """Two configurations, each with a warehouse and a port of its own."""
-    document = yaml.safe_load((folder / release.CONFIG).read_text("utf-8"))
+    document = yaml.safe_load((folder / trace_in_parts.CONFIG).read_text("utf-8"))
     for name, port in zip(("east", "west"), free_ports(2), strict=True):
         config = folder / f"{name}.yaml"
         config.write_text(
@@ -106,7 +105,7 @@ def tenants(folder: Path) -> Iterator[tuple[str, Path]]:
                 {
                     **document,
                     "warehouse": str(folder / name),
-                    "source": {**document["source"], "path": str(folder / release.INPUT)},
+                    "source": {**document["source"], "path": str(folder / trace_in_parts.INPUT)},
                     "metrics": {"listen": f"127.0.0.1:{port}"},
                 }
             ),
@@ -116,7 +115,7 @@ def tenants(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def test_two_runs_with_a_warehouse_each_do_not_meet(begun: Path) -> None:
-    release.give(begun, 0, 1)
+    trace_in_parts.give(begun, 0, 1)
     runs = {
         name: subprocess.Popen(
             [sys.executable, "-m", "app.cli", "run", "--config", config, "--available-now"],

@@ -3,6 +3,7 @@ one with states, and every row is as if nothing had changed."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,13 @@ def decided(warehouse: str) -> Rows:
     found["events"] = rows_of(warehouse, "events", "payload_bytes", "payload_crc32")
     found["chunk_messages"] = rows_of(warehouse, "chunk_messages", "payload", "checksum")
     return found
+
+
+def left_by_an_earlier_release(settings: Settings) -> None:
+    """The layout of a warehouse becomes an earlier one, of which no run reads a state."""
+    path = Path(settings.warehouse, manifest.NAME)
+    numbers = {**json.loads(path.read_text("utf-8")), "layout_version": manifest.LAYOUT_VERSION - 1}
+    path.write_text(json.dumps(numbers), encoding="utf-8")
 
 
 def test_a_warehouse_with_other_numbers_goes_on_from_the_archive(
@@ -72,6 +80,10 @@ def test_a_warehouse_with_other_numbers_goes_on_from_the_archive(
     )
 
     archive = {"format": "delta", "path": f"{old.warehouse}/events"}
+    left_by_an_earlier_release(old)
+    with pytest.raises(UserError) as refused:
+        run(settings("old", arrived("first", []), before), available_now=True)
+    assert manifest.filled_anew(old.location) in str(refused.value)
     assert run(settings("new", archive, after), available_now=True) == 0
     kept = manifest.load(settings("new", archive, {}).location)
     assert kept is not None and (kept.shards, kept.partitions) == (5, 3)

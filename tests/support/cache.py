@@ -13,9 +13,7 @@ Record = dict[str, Any]
 EVENTS, MANY = 12_000, 20_000
 SCENARIOS = (
     "cache-catch-up",
-    "cache-fan-out",
     "cache-key-shared",
-    "cache-out-of-order",
     "cache-rolling-restart",
 )
 

@@ -1,9 +1,10 @@
-"""Traces of the shipped scenarios, each made once."""
+"""Traces of scenarios, each made once."""
 
 from __future__ import annotations
 
 import base64
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -13,12 +14,21 @@ from app.demo.generator.trace import ArrivalSlice, Trace, plan_trace
 from tests.unit.demo.generator.model import parsed_lines
 
 Record = dict[str, Any]
+OWN = Path(__file__).parents[1] / "data" / "scenarios"
+
+
+def scenario_of(name: str) -> Scenario:
+    """A scenario of the tests, or a shipped one."""
+    own = OWN / f"{name}.yaml"
+    if own.is_file():
+        return Scenario.model_validate(yaml.safe_load(own.read_text()))
+    return load_scenario(name)
 
 
 @cache
 def planned(scenario: str, seed: int, events: int) -> Trace:
     """A trace of some events."""
-    return plan_trace(load_scenario(scenario), events, seed)
+    return plan_trace(scenario_of(scenario), events, seed)
 
 
 @cache

@@ -933,8 +933,7 @@ CASES = {
             "topic_throttle_stats": [
                 stats(0, TOPIC, culprit_ns=NS),
                 stats(0, THIRD, culprit_ns=NS),
-                # a row of an earlier version
-                stats(0, "persistent://old/east/ns/t", collateral_ns=NS, shared_ns=None),
+                stats(0, "persistent://old/east/ns/t", collateral_ns=NS),
             ]
         },
         {"by": "tenant"},
@@ -959,8 +958,8 @@ CASES = {
             },
         ],
     ),
-    # A pause of a topic's limit and a broker's, of which only the first has a culprit, one of a row
-    # of an earlier version, and one that has not ended.
+    # A pause of a topic's limit and a broker's, of which only the first has a culprit, and one that has
+    # not ended.
     "blame, by pair of what is not so simple": (
         {
             "throttle_events": [
@@ -976,14 +975,7 @@ CASES = {
                 ),
                 event(600, "mark", transition="Dropped", culprit_topic=THIRD),
                 event(1000, "unmark"),
-                event(
-                    1000,
-                    "mark",
-                    row_no=1,
-                    collateral_topics=[OTHER],
-                    trigger_topic=None,
-                    limiter_name=None,
-                ),
+                event(1000, "mark", row_no=1, collateral_topics=[OTHER]),
                 event(1500, "unmark", row_no=1),
                 event(9000, "mark", cnx_id="c2", collateral_topics=[THIRD]),
             ]
@@ -1072,7 +1064,7 @@ CASES = {
                 stats(0, THIRD, messages=200),
                 stats(1, TOPIC, bytes=10**9, messages=10**9),
                 # THIRD is in the group and has never triggered its limit.
-                stats(1, OTHER, bytes=70, messages=1),
+                stats(1, OTHER, bytes=70, messages=1, resource_group="g"),
                 stats(1, THIRD, bytes=210, messages=9, resource_group="g"),
                 stats(1, "elsewhere", bytes=10**6, resource_group="h"),
             ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from app.demo.generator.section import ScenarioSection
 
@@ -20,16 +20,6 @@ class KeepUpSpec(ScenarioSection):
     cumulative: bool = False
     durable: bool = True
 
-    @model_validator(mode="after")
-    def _returns_after_it_stops(self) -> KeepUpSpec:
-        if self.returns_s is not None and (self.stops_s is None or self.returns_s <= self.stops_s):
-            raise ValueError("returns_s: needs stops_s before it")
-        if self.stops_s is not None and self.speed is None:
-            raise ValueError("speed: is missing (needed with stops_s, to catch up)")
-        if self.cumulative and self.speed is not None:
-            raise ValueError("cumulative: only without speed")
-        return self
-
 
 class QuotaSpec(ScenarioSection):
     """Limits of one topic: bytes, or seconds of its traffic as bytes; age; what happens over it."""
@@ -38,12 +28,6 @@ class QuotaSpec(ScenarioSection):
     size_bytes: int | None = Field(None, gt=0)
     time_s: int | None = Field(None, gt=0)
     policy: Retention
-
-    @model_validator(mode="after")
-    def _one_size(self) -> QuotaSpec:
-        if self.size_s is not None and self.size_bytes is not None:
-            raise ValueError("size_s and size_bytes: give one of them")
-        return self
 
 
 class BacklogTopicSpec(ScenarioSection):
@@ -67,13 +51,6 @@ class BacklogSpec(ScenarioSection):
     brokers: list[int] = []
     poll_before_s: float = Field(1.5, gt=0)
     topics: dict[str, BacklogTopicSpec] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _namespaces_of_their_own(self) -> BacklogSpec:
-        own = [t.namespace for t in self.topics.values() if t.namespace is not None]
-        if len({self.namespace, *own}) <= len(own):
-            raise ValueError("topics: two have the same namespace of their own")
-        return self
 
     def namespace_of(self, topic: str) -> str:
         """The namespace of a topic; one of its own carries its quota."""

@@ -50,8 +50,6 @@ class Readers:
     """[reader, least and most]: from read to release."""
     speed: np.ndarray
     """From behind, times the topic's rate."""
-    joins_ns: np.ndarray
-    leaves_ns: np.ndarray
     first_absence: np.ndarray
     absences: np.ndarray
     """[absence, begin, end and what it shows]"""
@@ -127,13 +125,6 @@ def _readers(
         _pairs([g.delay_ms for g in own]),
         _pairs([g.round_trip_ms for g in own]),
         np.array([g.speed for g in own]),
-        np.array([max(int(g.joins_s * SECOND), UP_NS) for g in own]),
-        np.array(
-            [
-                np.iinfo(np.int64).max if g.leaves_s is None else int(g.leaves_s * SECOND)
-                for g in own
-            ]
-        ),
         _firsts(absences),
         np.array([a for found in absences for a in found], dtype=np.int64).reshape(-1, 3),
         np.array([0.0 if g.slow is None else g.slow.share for g in own]),

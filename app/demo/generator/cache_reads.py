@@ -12,9 +12,9 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from app.demo.generator.cache_fleet import TELLS_START, TELLS_STOP
+from app.demo.generator.cache_fleet import TELLS_START, TELLS_STOP, UP_NS
 
-ADDED, READ, RELEASED, QUEUED, STOPPED, STARTED, LEFT, DELETED, INVALIDATED = range(9)
+ADDED, READ, RELEASED, QUEUED, STOPPED, STARTED, DELETED, INVALIDATED = range(8)
 AT, KIND, WHO, LEDGER, ENTRY, BYTES, COLUMNS = range(7)
 """What a step of a trace is: its time, kind, reader (of `ADDED`, `DELETED` and `INVALIDATED` the
 topic), position and size."""
@@ -64,8 +64,6 @@ def steps_of(at, topic, sizes, draws, t, r, now, out):  # type: ignore[no-untype
         lag,
         delay,
         trip,
-        joins,
-        leaves,
         first_absence,
         absences,
         absence,
@@ -89,8 +87,7 @@ def steps_of(at, topic, sizes, draws, t, r, now, out):  # type: ignore[no-untype
                 rolls[own] += length
             gone = at[i]
             for reader in range(first_reader[own], first_reader[own] + each):
-                if state[reader] < 2:
-                    gone = max(gone, last[reader], slow_last[reader])
+                gone = max(gone, last[reader], slow_last[reader])
             gone += retained + _TRIM_NS
             n = _put(out, n, gone - _TRIM_NS, INVALIDATED, own, ledger[own], -1, 0)
             n = _put(out, n, gone, DELETED, own, ledger[own], -1, 0)
@@ -101,25 +98,19 @@ def steps_of(at, topic, sizes, draws, t, r, now, out):  # type: ignore[no-untype
         n = _put(out, n, at[i], ADDED, own, ledger_id, entry_id, sizes[i])
         for k in range(each):
             reader = first_reader[own] + k
-            if state[reader] == 2:
-                continue
             due = at[i] + lag[reader] + _between(delay[reader], draws[i * each + k, 0])
-            due = max(due, last[reader] + step[reader], joins[reader] + _RETURN_NS)
-            if due >= leaves[reader]:
-                n = _put(out, n, max(leaves[reader], now), LEFT, reader, ledger_id, entry_id, 0)
-                state[reader] = 2
-                continue
+            due = max(due, last[reader] + step[reader], np.int64(UP_NS + _RETURN_NS))
             a, b = first_absence[reader], first_absence[reader + 1]
             seen = absence[reader]
             back, absence[reader] = _past(due, absences, a, b, seen)
-            told = joins[reader] if state[reader] == 0 else np.int64(-1)
+            told = np.int64(-1 if state[reader] else UP_NS)
             for x in range(a + seen, a + absence[reader]):
                 if absences[x, 2] & TELLS_STOP and due < absences[x, 1]:
                     n = _put(
                         out, n, max(absences[x, 0], now), STOPPED, reader, ledger_id, entry_id, 0
                     )
                 if absences[x, 2] & TELLS_START:
-                    told = max(absences[x, 1], joins[reader])
+                    told = max(absences[x, 1], np.int64(UP_NS))
             due = back
             if told < 0 and due >= told_at[reader] + tells_every:
                 told = due - 1000

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field
 
-from app.demo.generator.section import ScenarioSection, is_range
+from app.demo.generator.section import ScenarioSection
 
 
 class RestartsSpec(ScenarioSection):
@@ -38,18 +38,8 @@ class ReadersSpec(ScenarioSection):
     lag_ms: tuple[float, float] = (0, 0)
     round_trip_ms: tuple[float, float] = (2, 15)
     speed: float = Field(4, gt=1)
-    joins_s: float = Field(0, ge=0)
-    leaves_s: float | None = Field(None, gt=0)
     restarts: RestartsSpec | None = None
     slow: SlowSpec | None = None
-
-    _ranges = field_validator("delay_ms", "lag_ms", "round_trip_ms")(is_range)
-
-    @model_validator(mode="after")
-    def _joins_before_it_leaves(self) -> ReadersSpec:
-        if self.leaves_s is not None and self.leaves_s <= self.joins_s:
-            raise ValueError("leaves_s: is not after joins_s")
-        return self
 
 
 class ScaleSpec(ScenarioSection):
@@ -75,10 +65,3 @@ class CacheSpec(ScenarioSection):
     cursors_s: float = Field(5, gt=0)
     readers: dict[str, ReadersSpec] = Field(min_length=1)
     scale: ScaleSpec | None = None
-
-    @field_validator("entry_bytes")
-    @classmethod
-    def _is_range(cls, pair: tuple[int, int]) -> tuple[int, int]:
-        if not 0 < pair[0] <= pair[1]:
-            raise ValueError("is not a range of positive numbers")
-        return pair

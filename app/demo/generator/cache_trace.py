@@ -23,7 +23,6 @@ from app.demo.generator.cache_reads import (
     INVALIDATED,
     KIND,
     LEDGER,
-    LEFT,
     PER_ENTRY,
     PER_READ,
     QUEUED,
@@ -48,7 +47,6 @@ KINDS = (
     "replay_queued",
     "cursor_state",
     "cursor_state",
-    "cursor_deleted",
     "ledger_deleted",
     "entry_invalidated",
 )
@@ -157,8 +155,6 @@ class CacheReads:
             readers.lag_ns,
             readers.delay_ns,
             readers.trip_ns,
-            readers.joins_ns,
-            readers.leaves_ns,
             readers.first_absence,
             readers.absences,
             none(),
@@ -242,7 +238,7 @@ class CacheReads:
 
         of_reader = np.flatnonzero(~np.isin(kind, (*OF_TOPIC, RELEASED)))
         put(of_reader, "subscription", cache.readers.readers.text[steps[of_reader, WHO]])
-        placed = np.flatnonzero(~np.isin(kind, (STOPPED, STARTED, LEFT)))
+        placed = np.flatnonzero(~np.isin(kind, (STOPPED, STARTED)))
         put(placed, "ledger_id", steps[placed, LEDGER])
         entry = np.flatnonzero(np.isin(kind, (ADDED, READ, RELEASED, QUEUED)))
         put(entry, "entry_id", steps[entry, ENTRY])

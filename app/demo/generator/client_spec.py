@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from app.demo.generator.section import ScenarioSection
-from state.policies import CLIENT_QUOTAS
 
 
 class ClientSpec(ScenarioSection):
@@ -22,25 +21,12 @@ class ClientSpec(ScenarioSection):
     at_s: float = Field(0, ge=0)
     for_s: float | None = Field(None, gt=0)
 
-    @model_validator(mode="after")
-    def _bytes_of_a_topic(self) -> ClientSpec:
-        if bool(self.bytes) != bool(self.topic):
-            raise ValueError("bytes and topic: one is there without the other")
-        return self
-
 
 class ClientUserSpec(ScenarioSection):
     """A user: its clients, and the quotas that they share."""
 
     limits: dict[str, float] = {}
     clients: dict[str, ClientSpec] = Field(min_length=1)
-
-    @model_validator(mode="after")
-    def _limits_of_kafka(self) -> ClientUserSpec:
-        for key, bound in self.limits.items():
-            if key not in CLIENT_QUOTAS[:3] or bound <= 0:
-                raise ValueError(f"limits: {key}: {bound} is not above 0, or no quota of requests")
-        return self
 
 
 class ClientsSpec(ScenarioSection):

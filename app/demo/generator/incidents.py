@@ -18,7 +18,6 @@ from app.demo.generator.plan import MS, SECOND, IncidentPlan
 from app.demo.generator.scenario import IncidentSpec
 from app.demo.generator.streams import CONTRACT, FLEET_WIDE, stream_of
 from app.demo.generator.trace_rows import make_rows
-from app.errors import UserError
 
 TARGET = 0.01
 """Part of the capacity that ends a pause."""
@@ -92,12 +91,6 @@ def shared_topic(
     """A client of another principal uses up a topic's limit, and the topic's own client waits, too."""
     topic = fleet.topic_on(spec.broker, spec.topic)
     producers = np.flatnonzero(fleet.producers.topic == topic).tolist()
-    if len(producers) < 2:
-        raise UserError(
-            f"incidents: {spec.name}: topic {spec.topic} of broker {spec.broker} has "
-            "one producer; needs one that is not of the shared connection, and a "
-            "broker with several connections"
-        )
     own, other = (int(fleet.producers.connection[p]) for p in producers)
     start, until, late = int(spec.at_s * SECOND), 0, FRAMES * 2 * MS
     # What the topic's own client sends before it is paused is paid back as well.

@@ -2,8 +2,8 @@
 
 A producer sends one message after another, so a busy topic has as many messages in progress as
 producers. Contexts that linger in a consumer (a message that is never finished, a consumer that
-another one took over from) are at least `APART` apart per topic: with `MOST_PRODUCERS` they stay
-within what a consumer keeps, so that only a crowd evicts.
+another one took over from) are at least `APART` apart per topic: with at most six producers they
+stay within what a consumer keeps, so that only a crowd evicts.
 """
 
 from __future__ import annotations

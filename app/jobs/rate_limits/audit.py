@@ -74,7 +74,7 @@ _DATED = """
 )
 """
 # A pause begins at the row that pauses the reads of a connection, for every topic there. Which
-# topics share a group's limit is not in the rows. Rows of earlier versions have two classes only.
+# topics share a group's limit is not in the rows.
 _PAUSES_UNLIKE_EVENTS = f"""
 SELECT s.* FROM {{batch}} AS s LEFT JOIN (
   SELECT e.cluster, e.broker, e.params_hash, e.on_it, l.window_ms,
@@ -93,7 +93,7 @@ SELECT s.* FROM {{batch}} AS s LEFT JOIN (
 WHERE (s.culprit_times <> coalesce(t.culprit, 0)
   OR s.collateral_times NOT BETWEEN coalesce(t.others, 0) AND coalesce(t.others + t.of_group, 0)
   OR s.shared_times NOT BETWEEN coalesce(t.shared, 0) AND coalesce(t.shared + t.of_group, 0))
-  AND s.shared_times IS NOT NULL AND {_DATED}"""
+  AND {_DATED}"""
 _THROTTLES_UNLIKE_MARKS = f"""
 SELECT s.* FROM {{batch}} AS s LEFT JOIN (
   SELECT e.cluster, e.broker, e.params_hash, e.limiter, l.window_ms,
@@ -105,8 +105,7 @@ SELECT s.* FROM {{batch}} AS s LEFT JOIN (
   ON t.cluster = s.cluster AND t.broker = s.broker AND t.params_hash = s.params_hash
   AND t.limiter = s.limiter AND t.limiter_name = s.limiter_name
   AND t.window_ms = s.window_ms AND t.window_start_ms = s.window_start_ms
-WHERE s.throttles <> coalesce(t.marks, 0) AND {_DATED}
-  AND NOT EXISTS (FROM throttle_events WHERE limiter_name IS NULL AND limiter <> 'unknown')"""
+WHERE s.throttles <> coalesce(t.marks, 0) AND {_DATED}"""
 # Who is only informed is not marked, and who does not know the command is sent none.
 _COMMAND_WITHOUT_MARK = """
 SELECT c.* FROM {batch} AS c
@@ -187,7 +186,7 @@ SUITES: dict[str, list[AuditCheck]] = {
         ),
         rows_that(
             "limited_times is culprit_times, shared_times and collateral_times",
-            "limited_times <> culprit_times + coalesce(shared_times, 0) + collateral_times",
+            "limited_times <> culprit_times + shared_times + collateral_times",
         ),
         rows_that(
             "limited_by_limiter adds up to limited_times",

@@ -116,9 +116,8 @@ def _causes(pauses: Iterable[Row]) -> dict[tuple[str, ...], Cause]:
             name, where = row["publisher"], (row["cluster"], "")
             topics -= {name}
         else:
-            # rows of earlier versions do not name the limit
-            name = row["cnx_id"] if limiter == "connection" else row["broker"]
-            name, where = row["limiter_name"] or name, (row["cluster"], row["broker"])
+            # connections that were only seen paused are one cause
+            name, where = row["limiter_name"] or row["broker"], (row["cluster"], row["broker"])
         cause = causes.setdefault((limiter, name, *where), Cause(limiter, name, *where))
         cause.pauses += 1
         cause.topics |= topics

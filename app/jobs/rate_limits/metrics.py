@@ -19,8 +19,8 @@ NS_PER_S = 1e9
 
 _TOPICS = f"""
 SELECT window_start_ms + window_ms AS at_ms, cluster, broker, {NAMESPACE}, topic,
-  limited_times, culprit_times, coalesce(shared_times, 0), collateral_times,
-  culprit_ns, coalesce(shared_ns, 0), collateral_ns,
+  limited_times, culprit_times, shared_times, collateral_times,
+  culprit_ns, shared_ns, collateral_ns,
   {", ".join(f"coalesce(limited_by_limiter['{name}'], 0)" for name in LIMITERS)}
 FROM topic_throttle_stats
 WHERE limited_times > 0 OR culprit_ns > 0 OR shared_ns > 0 OR collateral_ns > 0

@@ -28,7 +28,7 @@ sum(CASE WHEN reads_paused AND NOT were_paused THEN 1 ELSE 0 END) OVER (
 NUMBERED = f"""
 WITH flagged AS (
   SELECT cluster, broker, cnx_id, ts_wall_ms, ts_mono_ns, row_no, action, transition, limiter,
-    limiter_name, topic, coalesce(trigger_topic, culprit_topic) AS publisher, collateral_topics,
+    limiter_name, topic, trigger_topic AS publisher, collateral_topics,
     balance_msgs, waiting, reason, reads_paused,
     {WERE_PAUSED}
   FROM throttle_events

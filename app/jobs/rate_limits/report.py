@@ -50,7 +50,7 @@ FROM topic_throttle_stats
 """
 _BLAME = """
 SELECT cluster, topic, sum(culprit_ns) / 1e9 AS own_s,
-  sum(coalesce(shared_ns, 0)) / 1e9 AS shared_s, sum(collateral_ns) / 1e9 AS other_s
+  sum(shared_ns) / 1e9 AS shared_s, sum(collateral_ns) / 1e9 AS other_s
 FROM topic_throttle_stats GROUP BY cluster, topic
 HAVING {order} > 0
 ORDER BY {order} DESC, cluster, topic LIMIT $most
@@ -96,7 +96,7 @@ ORDER BY l.first_ms, name, "at"
 _OVER_TIME = """
 SELECT window_start_ms // $bucket AS slot, min(window_start_ms) AS at,
   max(window_start_ms + window_ms) AS until,
-  sum(culprit_ns) / 1e9 AS own_s, sum(coalesce(shared_ns, 0)) / 1e9 AS shared_s,
+  sum(culprit_ns) / 1e9 AS own_s, sum(shared_ns) / 1e9 AS shared_s,
   sum(collateral_ns) / 1e9 AS other_s
 FROM topic_throttle_stats GROUP BY slot HAVING own_s + shared_s + other_s > 0 ORDER BY "at"
 """

@@ -5,10 +5,7 @@ from __future__ import annotations
 from app.tables.view import Shadowed, ShadowMeasure
 
 _STATS = "topic_throttle_stats"
-_PAUSED = (
-    "CAST(culprit_ns AS DOUBLE) + CAST(coalesce(shared_ns, 0) AS DOUBLE)"
-    " + CAST(collateral_ns AS DOUBLE)"
-)
+_PAUSED = "CAST(culprit_ns AS DOUBLE) + CAST(shared_ns AS DOUBLE) + CAST(collateral_ns AS DOUBLE)"
 SHADOWED = Shadowed(
     _STATS,
     (

@@ -6,12 +6,11 @@ from app.jobs.rate_limits.pauses import PAUSE_NO, WERE_PAUSED
 from app.tables.view import View
 
 # Rows outside a pause are left out. Engines disagree about aggregating nothing into an array: the
-# intersections leave out the placeholder of no value. Only a topic's own limit has a culprit; rows
-# of earlier versions name one for every limit.
+# intersections leave out the placeholder of no value. Only a topic's own limit has a culprit.
 _THROTTLE_INTERVALS = f"""
 WITH flagged AS (
   SELECT cluster, broker, cnx_id, ts_wall_ms, ts_mono_ns, row_no, reason, limiter,
-    coalesce(trigger_topic, culprit_topic, '') AS publisher,
+    coalesce(trigger_topic, '') AS publisher,
     concat(limiter, ' ', coalesce(limiter_name, '')) AS whose, reads_paused, seen_until_ns,
     {WERE_PAUSED}
   FROM throttle_events
@@ -40,47 +39,6 @@ SELECT
 FROM rows_of_pauses
 WHERE pause_no > 0 AND (reads_paused OR ends)
 GROUP BY cluster, broker, cnx_id, pause_no
-""".strip()
-
-# A producer is its name, or the connection and its id where it has none. With repeat_throttle =
-# replace the next command of a producer ends what the one before announced. Every partition has
-# rows of its own, and all of them together those with a null partition.
-_IS_THROTTLED = """
-WITH commands AS (
-  SELECT cluster, coalesce(producer_name, concat(cnx_id, '/', producer_id)) AS producer,
-    producer_name, regexp_replace(topic, '-partition-[0-9]+$', '') AS base, partition, reason,
-    start_ms,
-    CASE WHEN switches['repeat_throttle'] = 'max' THEN end_ms ELSE least(end_ms, coalesce(
-      lead(start_ms) OVER (
-        PARTITION BY cluster, broker, cnx_id, topic, producer_id
-        ORDER BY start_ms, ts_mono_ns, row_no
-      ), end_ms)) END AS end_ms
-  FROM producer_throttle
-  WHERE request_id IS NOT NULL AND exception IS NULL AND start_ms IS NOT NULL
-), spans AS (
-  SELECT * FROM commands WHERE end_ms > start_ms
-  UNION ALL
-  SELECT cluster, producer, producer_name, base, CAST(NULL AS INT) AS partition, reason, start_ms,
-    end_ms
-  FROM commands WHERE end_ms > start_ms AND partition IS NOT NULL
-), marked AS (
-  SELECT *, max(end_ms) OVER (
-      PARTITION BY cluster, producer, base, partition ORDER BY start_ms, end_ms
-      ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-    ) AS until_ms
-  FROM spans
-), numbered AS (
-  SELECT *, sum(CASE WHEN until_ms IS NULL OR start_ms > until_ms THEN 1 ELSE 0 END) OVER (
-      PARTITION BY cluster, producer, base, partition ORDER BY start_ms, end_ms
-      ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW
-    ) AS throttle_no
-  FROM marked
-)
-SELECT cluster, min(producer_name) AS producer_name, base AS topic, partition,
-  min(start_ms) AS start_ms, max(end_ms) AS end_ms,
-  array_sort(array_agg(DISTINCT reason)) AS reasons
-FROM numbered
-GROUP BY cluster, producer, base, partition, throttle_no
 """.strip()
 
 # Sums since the tables begin, under the names that a broker's or a client's own metrics have. Of
@@ -140,13 +98,6 @@ VIEWS = (
         " end_ns and end_ms are null while it is paused.",
         _THROTTLE_INTERVALS,
         reads=("throttle_events",),
-    ),
-    View(
-        "is_throttled",
-        "Pauses that throttle commands announced to a producer (protocol=pip385), merged where they"
-        " overlap; a null partition = any partition of the topic.",
-        _IS_THROTTLED,
-        reads=("producer_throttle",),
     ),
     View(
         "throttle_metrics",

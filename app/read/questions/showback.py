@@ -16,7 +16,7 @@ WITH passes AS (
   FROM (SELECT DISTINCT cluster, broker, pass_ms FROM backlog_checks)
 ), used AS (
   SELECT cluster, topic, CAST(NULL AS VARCHAR) AS user_name, window_start_ms AS at_ms, messages,
-    bytes, CAST(culprit_ns AS HUGEINT) + coalesce(shared_ns, 0) + collateral_ns AS paused_ns,
+    bytes, CAST(culprit_ns AS HUGEINT) + shared_ns + collateral_ns AS paused_ns,
     0 AS new_ids, CAST(0 AS DOUBLE) AS backlog, CAST(0 AS DOUBLE) AS cache
   FROM topic_throttle_stats
   UNION ALL

@@ -65,9 +65,9 @@ _DECISIONS = f"""
   UNION ALL BY NAME
   SELECT 'topic' AS kind, cluster, topic AS name, window_start_ms AS at_ms,
     limited_times AS pauses, CAST(culprit_ns AS HUGEINT) AS paused_own_s,
-    CAST(coalesce(shared_ns, 0) AS HUGEINT) AS paused_shared_s,
+    CAST(shared_ns AS HUGEINT) AS paused_shared_s,
     CAST(collateral_ns AS HUGEINT) AS paused_others_s,
-    CAST(culprit_ns AS HUGEINT) + coalesce(shared_ns, 0) + collateral_ns AS paused_s,
+    CAST(culprit_ns AS HUGEINT) + shared_ns + collateral_ns AS paused_s,
     collateral_times > 0 OR collateral_ns > 0 AS is_victim
   FROM topic_throttle_stats
   UNION ALL BY NAME

@@ -18,6 +18,7 @@ from app.errors import UserError
 from app.run import preflight
 from app.tables import formats, manifest
 from app.tables.definitions import TABLES
+from app.tables.small_files import write_text
 from state.jobs import BY_DEFAULT, DECLARED, JOBS
 
 MakeSettings = Callable[..., Settings]
@@ -61,18 +62,24 @@ def test_a_later_state_is_refused_with_the_release_that_reads_it(settings: Setti
     reads = DECLARED["chunks"].state_version
     change(settings, formats.NAME, weir="7.0.0", states={"chunks": reads + 1})
     assert refused(settings) == [
-        f"warehouse: the state of chunks in {settings.warehouse} has version {reads + 1}, written "
-        f"by Weir 7.0.0; this release ({__version__}) reads version {reads}",
+        f"{settings.warehouse}/{formats.NAME}: the state of chunks has version {reads + 1}, written by"
+        f" Weir 7.0.0; this release ({__version__}) reads version {reads}",
         "start Weir 7.0.0 or later, or put back a copy of the warehouse from before it ran",
     ]
 
 
-def test_an_earlier_state_is_refused_with_the_release_that_wrote_it(settings: Settings) -> None:
-    formats.keep(settings.location, JOBS)
-    change(settings, formats.NAME, weir="0.0.1", states={"backlog": 0})
-    first, second = refused(settings)
-    assert "the state of backlog" in first and "has version 0, written by Weir 0.0.1" in first
-    assert second.startswith("continue with Weir 0.0.1, or begin another warehouse")
+@pytest.mark.parametrize("job", JOBS)
+def test_an_earlier_state_is_refused_with_the_way_on(settings: Settings, job: str) -> None:
+    own = settings.model_copy(update={"queries": [[job]]})
+    formats.keep(own.location, JOBS)
+    reads = DECLARED[job].state_version
+    change(own, formats.NAME, weir="0.0.1", states={job: reads - 1})
+    assert refused(own) == [
+        f"{own.warehouse}/{formats.NAME}: the state of {job} has version {reads - 1}, written by Weir"
+        f" 0.0.1; this release ({__version__}) reads version {reads}",
+        "continue with Weir 0.0.1, or begin another warehouse, which a run with source.format delta and"
+        f" source.path {own.warehouse}/events fills from the archive of this one",
+    ]
 
 
 def test_the_state_of_a_job_that_does_not_run_is_no_hindrance(settings: Settings) -> None:
@@ -105,8 +112,21 @@ def test_a_later_layout_is_refused(settings: Settings) -> None:
     manifest.claim(settings.location, 2, settings.shards)
     later = manifest.LAYOUT_VERSION + 1
     change(settings, manifest.NAME, layout_version=later)
-    first, _ = refused(settings)
+    first, second = refused(settings)
     assert f"layout version {later}" in first
+    assert second.endswith("take another warehouse, or the Weir that wrote this one")
+
+
+def test_an_earlier_layout_is_refused_with_the_way_on(settings: Settings) -> None:
+    numbers = {"layout_version": manifest.LAYOUT_VERSION - 1, "partitions": 2, "shards": 4}
+    write_text(settings.location, manifest.NAME, json.dumps(numbers))
+    assert refused(settings) == [
+        f"{manifest.path(settings.location)}: the warehouse has layout version"
+        f" {manifest.LAYOUT_VERSION - 1}",
+        f"this version of Weir reads layout version {manifest.LAYOUT_VERSION}; begin another warehouse,"
+        f" which a run with source.format delta and source.path {settings.warehouse}/events fills from"
+        " the archive of this one",
+    ]
 
 
 def test_a_column_of_another_type_is_refused_by_name(settings: Settings) -> None:

@@ -564,34 +564,6 @@ def test_validate_names_limits_without_effect(
     ]
 
 
-def test_validate_names_parameters_without_effect_that_are_changed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cleanup = "producer.id.quota.cache.cleanup.scheduler.interval.ms"
-    (tmp_path / "c.yaml").write_text(
-        "source: {format: files, path: in}\nqueries: [[rate_limits, producer_ids, backlog, chunks]]\n"
-        f"rate_limits: {{connectionsPerBroker: 4}}\nproducer_ids: {{{cleanup}: 20}}\n"
-        "backlog: {check_duration_rule: per_pass, check_rows: all}\n",
-        encoding="utf-8",
-    )
-    assert validate(tmp_path / "c.yaml", as_json=False) == 0
-    assert capsys.readouterr().err.splitlines() == [
-        f"note: {text} has no effect on any decision"
-        for text in (
-            "rate_limits: connectionsPerBroker",
-            f"producer_ids: {cleanup}",
-            "backlog: check_duration_rule",
-        )
-    ]
-    (tmp_path / "c.yaml").write_text(
-        "source: {format: files, path: in}\nqueries: [[rate_limits]]\n"
-        "rate_limits: {connectionsPerBroker: 1}\nbacklog: {check_duration_rule: per_pass}\n",
-        encoding="utf-8",
-    )
-    assert validate(tmp_path / "c.yaml", as_json=True) == 0
-    assert json.loads(capsys.readouterr().out)["without_effect"] == []
-
-
 @pytest.mark.parametrize(
     ("section", "idle"),
     [

@@ -92,7 +92,13 @@ def test_every_table_and_view_is_there_and_empty_from_the_start(name, tmp_path, 
 
 def test_a_newer_layout_is_refused_by_name(tmp_warehouse, capsys):
     write(tmp_warehouse, "throttle_events", [event(0, "mark")])
-    manifest = {"layout_version": LAYOUT_VERSION, "partitions": 2, "shards": 16, "created_ms": 1}
+    manifest = {
+        "layout_version": LAYOUT_VERSION,
+        "partitions": 2,
+        "shards": 16,
+        "created_ms": 1,
+        "id": "w",
+    }
     path = Path(tmp_warehouse, "_weir", "manifest.json")
     path.parent.mkdir()
     path.write_text(json.dumps({**manifest, "something_new": [1]}))

@@ -136,7 +136,6 @@ PARAMS: dict[str, tuple[Any, ...]] = {
     "age_when_empty": ("minus_one", "zero"),
     "age_reading": ("live", "last_check"),
     "eviction_count_rule": ("evicted_only", "every_call"),
-    "check_duration_rule": ("per_topic", "per_pass"),
     "apply_evictions": (False, True),
     "check_rows": ("backlogged", "all"),
     "forecast_checks": (10, 3, 4, 2),

@@ -124,7 +124,6 @@ PARAMS: dict[str, tuple[Any, ...]] = {
     "producer.id.quota.window.num": (11, 1, 2, 3),
     "producer.id.quota.window.size.seconds": (1, 1, 2, 3, 10),
     "producer.id.quota.window.count": (4, 1, 2, 3),
-    "producer.id.quota.cache.cleanup.scheduler.interval.ms": (10,),
     "producer.id.expiration.ms": (86_400_000, 86_400_000, 1500, 5000),
     "bloom_items": (1000, 1, 2, 5, 40),
     "bloom_fpp": (0.01, 0.5, 0.2, 1e-9),

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from app.config.settings import Settings
 from app.contract.event_contract import DIGESTS
 from app.engine.routing import PLACES
 from state.engine.declaration import Declaration
-from state.engine.parameters import WITHOUT_EFFECT
 from state.engine.table import COMMON_OUTPUT
 from state.events import KINDS, SCHEMA
 from state.jobs import DECLARED, JOBS, readers
 from tests.support.loaded import loaded
+
+ROOT = Path(__file__).parents[3]
 
 EVERY = pytest.mark.parametrize("job", DECLARED.values(), ids=list(DECLARED))
 
@@ -34,7 +37,19 @@ def test_a_core_is_made_of_the_defaults_of_its_parameters(job: Declaration) -> N
 def test_marked_parameters_are_parameters(job: Declaration) -> None:
     known = set(job.parameters().params()) | {"duplicate_insert"}  # not set by default
     assert job.switches
-    assert {*job.switches, *job.parameters.marked(WITHOUT_EFFECT)} <= known
+    assert set(job.switches) <= known
+
+
+@EVERY
+def test_every_parameter_is_read(job: Declaration) -> None:
+    """A key that changes nothing is not accepted: naming it in a model or a policy is no use of it."""
+    names = set(job.parameters().params()) - {"extra_outputs"}
+    declared = ("parameters.py", "policies.py")
+    sources = [path for top in ("app", "state") for path in (ROOT / top).rglob("*.py")]
+    text = "".join(path.read_text("utf-8") for path in sources if path.name not in declared)
+    assert [
+        name for name in names if name.removeprefix("managedLedgerCacheEviction") not in text
+    ] == []
 
 
 def test_every_kind_has_a_reader_and_the_readers_their_order() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import tarfile
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -14,20 +15,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from app.archive_names import ARCHIVE
-from app.config.settings import Settings
+from app.config.settings import Settings, load_settings
 from app.errors import UserError
 from app.run import integrity
 from app.run.preflight import refuse
-from app.tables import checkpoints, formats, inventory, manifest, policy_log, spark_files
-from app.tables.commit import Writer
+from app.tables import checkpoints, formats, manifest, spark_files
 from app.tables.definitions import TABLES
 from app.tables.gathering import GatheringWriter
 from app.tables.shape import shaped
-from app.tables.small_files import PUT_BACK, write_text
-from tests.spark.upgrade import release
+from app.tables.small_files import PUT_BACK
 
-NEWEST = sorted(release.FOLDER.glob("*.tar.xz"))[-1]
+STOPPED = Path(__file__).parents[2] / "data" / "stopped_warehouse.tar.xz"
+"""After two batches of every job and of the archive, which has a query of its own."""
+WAREHOUSE = "warehouse"
 GOVERN, STORED = "_weir/checkpoints/govern", "_weir/checkpoints/archive"
 GATHERS = "limiter_stats"
 DOCUMENTS = (
@@ -60,37 +60,26 @@ SPARK = tuple(
 FILES = (*DOCUMENTS, f"{GOVERN}/gathered/{GATHERS}/1.arrow", *SPARK)
 HARMLESS = {
     (formats.NAME, "gone"),  # states have their versions; it is written again
-    (formats.NAME, "of another run"),  # of the same release
+    (formats.NAME, "of another run"),  # of the same versions
     (f"{GOVERN}/commits/1", "gone"),  # as a kill leaves a batch: it is processed again
 }
 
 
 def left_behind(folder: Path, rows: int) -> Settings:
-    """A warehouse as a killed run leaves it while rows gather, with Spark's files of a release's."""
-    release.unpacked(NEWEST, folder)
-    settings = release.settings_of(folder)
-    own_id = str(uuid.uuid4())
-    numbers = json.loads((folder / release.WAREHOUSE / manifest.NAME).read_text("utf-8"))
-    write_text(settings.location, manifest.NAME, json.dumps({**numbers, "id": own_id}))
-    for query in ("govern", "archive"):
-        place = folder / release.WAREHOUSE / checkpoints.FOLDER / query
-        application = place / "weir-application-id"
-        own = checkpoints.Identity(query, [application.read_text("utf-8")], own_id, 2)
-        checkpoints.keep_identity(settings.location, f"{checkpoints.FOLDER}/{query}", own)
-        application.unlink()
-        commits = place / checkpoints.COMMITTED
-        commits.write_text(json.dumps({"tables": json.loads(commits.read_text("utf-8"))}), "utf-8")
-    inventory.claim(settings.location, 2, settings.shards)
+    """A warehouse as a killed run leaves it while rows gather."""
+    with tarfile.open(STOPPED) as found:
+        found.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
+    (folder / "in").mkdir()
+    settings = load_settings(
+        folder / "weir.yaml",
+        {"warehouse": str(folder / WAREHOUSE), "source": {"path": str(folder / "in")}},
+    )
     formats.keep(settings.location, settings.jobs)
-    log = policy_log.load(settings.location, "govern")
-    assert log is not None
-    policy_log.keep(settings.location, "govern", log.log, log.shadows)
     writer = GatheringWriter(
         settings.location, "govern", settings.maintenance.history_ms, settings.commit_interval_ms
     )
     writer.append(GATHERS, some(rows), 1)
     writer.settle(1)
-    Writer(settings.location, ARCHIVE, settings.maintenance.history_ms).settle(0)
     return settings
 
 
@@ -129,7 +118,7 @@ def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def settings(whole: Settings, tmp_path: Path) -> Settings:
     """A copy that a test may damage."""
-    root = tmp_path / release.WAREHOUSE
+    root = tmp_path / WAREHOUSE
     shutil.copytree(whole.warehouse, root)
     return whole.model_copy(update={"warehouse": str(root)})
 

@@ -93,7 +93,7 @@ def test_the_configured_shards_are_taken(make_settings: MakeSettings) -> None:
     assert manifest.claim(make_settings().location, 3, 5).shards == 5
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"layout_version": 1}', "not json"])
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"layout_version": 3}', "not json"])
 def test_what_is_no_manifest_is_refused_by_name(make_settings: MakeSettings, text: str) -> None:
     settings = make_settings()
     file = Path(settings.warehouse) / "_weir" / "manifest.json"

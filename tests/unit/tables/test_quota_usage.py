@@ -230,7 +230,7 @@ def test_a_table_that_is_not_there_yet_is_named_in_a_comment(
 ) -> None:
     assert main(["tables", "--ddl", "--warehouse", warehouse]) == 0
     out = capsys.readouterr().out
-    assert "-- alerts: nothing has been written yet\n" in out and "VIEW is_throttled" not in out
+    assert "-- alerts: nothing has been written yet\n" in out and "VIEW throttle_metrics" not in out
     assert main(["tables", "--ddl", "--json", "--warehouse", warehouse]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["engine"] == "spark" and "alerts" in answer["missing"]

@@ -41,7 +41,7 @@ def rows() -> dict[str, list[dict[str, Any]]]:
     }
     shadows = {
         "topic_throttle_stats": [
-            ("next", window(2, limited_times=1, shared_ns=None, collateral_ns=NS)),
+            ("next", window(2, limited_times=1, collateral_ns=NS)),
             ("next", window(3)),
             ("old", window(0, topic=OTHER, limited_times=7)),
         ],

@@ -54,14 +54,6 @@ class DecidedPolicies:
         """Whether a row was decided under the present configuration."""
         return bool(decision["params_hash"] == self.params_hash)
 
-    def group(self, decision: Row, topic: str) -> str | None:
-        """The resource group of a topic at the time of a decision; None if it is not known."""
-        limits, documents = self._at(decision, decision["ts_wall_ms"])
-        if not documents:
-            return None
-        numbers, names = limits.groups([topic])
-        return names[numbers[0]] if names and numbers[0] >= 0 else None
-
     def _at(self, decision: Row, at_ms: int) -> tuple[Limits, dict[Source, Row]]:
         cluster, broker = decision["cluster"], decision["broker"]
         known = [] if not self.is_configured(decision) else self.configured

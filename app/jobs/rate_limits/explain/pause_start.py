@@ -20,7 +20,7 @@ def start(
     first = pause.first
     draft = Draft()
     mark, limiter = draft.quote("cause", first), first["limiter"]
-    window = _limiter_window(windows, first, policies)
+    window = _limiter_window(windows, first)
     tokens = limiter in ("topic", "resource_group", "broker")
     charge = _charge(reader, first) if tokens else None
     if charge is None:
@@ -88,24 +88,9 @@ def _paused(mark: Quoted) -> str:
     return f"Connection {mark.cnx_id} on {mark.broker} is paused{note}"
 
 
-def _limiter_window(windows: Windows, first: Row, policies: DecidedPolicies) -> Row | None:
+def _limiter_window(windows: Windows, first: Row) -> Row | None:
     """The statistics of the limiter that acted; None before the window is written."""
-    limiter = first["limiter"]
-    if first["limiter_name"] is not None:
-        found = windows.at(first, limiter=limiter, limiter_name=first["limiter_name"])
-        return found[0] if found else None
-    # a row of an earlier version does not name the limit
-    group = policies.group(first, first["culprit_topic"]) if limiter == "resource_group" else None
-    if limiter == "io_thread" or (limiter == "resource_group" and group is None):
-        acted = [row for row in windows.at(first, limiter=limiter) if row["throttles"]]
-        return acted[0] if len(acted) == 1 else None
-    name = {
-        "topic": first["culprit_topic"],
-        "broker": first["broker"],
-        "connection": first["cnx_id"],
-        "resource_group": group,
-    }.get(limiter)
-    found = windows.at(first, limiter=limiter, limiter_name=name) if name else []
+    found = windows.at(first, limiter=first["limiter"], limiter_name=first["limiter_name"])
     return found[0] if found else None
 
 

@@ -13,7 +13,7 @@ from app.show.explain.nearby_rows import SnapshotReader, columns, in_order, row_
 from app.show.explain.sentence import Quoted, Row
 
 THROTTLED = (
-    f"({of_topic()} OR {of_topic('coalesce(t.trigger_topic, t.culprit_topic)')}"
+    f"({of_topic()} OR {of_topic('t.trigger_topic')}"
     f" OR len(list_filter(t.collateral_topics, lambda other: {of_topic('other')})) > 0)"
 )
 """Rows of throttle_events that concern the topic, by publish, producer or connection."""

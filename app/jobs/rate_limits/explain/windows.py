@@ -43,11 +43,9 @@ def _pauses(row: Quoted) -> str:
     if row["limited_times"]:
         text += (
             f"; its connections were paused {row.limited_times:n time},"
-            f" {row.culprit_times:n} for its own limit"
+            f" {row.culprit_times:n} for its own limit, {row.shared_times:n} for limits that it"
+            f" shares and {row.collateral_times:n} for the limits of other topics"
         )
-        if row["shared_times"] is not None:
-            text += f", {row.shared_times:n} for limits that it shares"
-        text += f" and {row.collateral_times:n} for the limits of other topics"
     paused = [
         f"{getattr(row, name):ns} {whose}"
         for name, whose in (

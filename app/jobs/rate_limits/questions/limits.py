@@ -5,16 +5,14 @@ from __future__ import annotations
 from app.jobs.rate_limits.pauses import NUMBERED
 from app.read.question import Question
 
-# A pause belongs to the limit that began it. Who shares a limit: the topics of the group (in rows
-# of earlier versions, which do not name it, those at whose publishes it acted), all topics of a
-# broker, else those on the connections. What they used is counted in messages or bytes, by the
+# A pause belongs to the limit that began it. Who shares a limit: the topics of the group, all topics
+# of a broker, else those on the connections. What they used is counted in messages or bytes, by the
 # balance that was used up, over the windows in which the limit acted.
 _SHARED_LIMITS = f"""
 {NUMBERED}, begun AS (
-  SELECT n.cluster, n.broker, n.limiter, coalesce(n.limiter_name,
-      CASE n.limiter WHEN 'broker' THEN n.broker WHEN 'connection' THEN n.cnx_id END) AS name,
-    n.publisher, list_append(n.collateral_topics, n.topic) AS topics, p.start_ms, p.start_ns,
-    p.end_ns, n.limiter = 'connection' OR coalesce(n.balance_msgs <= 0, false) AS by_messages
+  SELECT n.cluster, n.broker, n.limiter, n.limiter_name AS name,
+    list_append(n.collateral_topics, n.topic) AS topics, p.start_ms, p.start_ns, p.end_ns,
+    n.limiter = 'connection' OR coalesce(n.balance_msgs <= 0, false) AS by_messages
   FROM numbered AS n
   JOIN pauses AS p
     ON p.cluster = n.cluster AND p.broker = n.broker AND p.cnx_id = n.cnx_id
@@ -29,9 +27,8 @@ _SHARED_LIMITS = f"""
     epoch_ms(min(start_ms)) AS first_pause, epoch_ms(max(start_ms)) AS last_pause
   FROM begun GROUP BY cluster, broker, limiter, name
 ), members AS (
-  SELECT DISTINCT cluster, broker, limiter, name,
-    unnest(CASE WHEN limiter = 'resource_group' THEN [publisher] ELSE topics END) AS topic
-  FROM begun WHERE limiter <> 'broker'
+  SELECT DISTINCT cluster, broker, limiter, name, unnest(topics) AS topic
+  FROM begun WHERE limiter NOT IN ('broker', 'resource_group')
 ), used AS (
   SELECT l.cluster, l.broker, l.limiter, l.name, s.topic,
     sum(CASE WHEN l.by_messages THEN s.messages ELSE s.bytes END) AS amount

@@ -31,13 +31,13 @@ WITH named AS (
 SELECT cluster, name, count(DISTINCT topic) AS topics,
   CAST(sum(limited_times) AS BIGINT) AS pauses,
   sum(culprit_ns) / 1e9 AS own_limit_s,
-  sum(coalesce(shared_ns, 0)) / 1e9 AS shared_limits_s,
+  sum(shared_ns) / 1e9 AS shared_limits_s,
   sum(collateral_ns) / 1e9 AS limits_of_others_s
 FROM named
 GROUP BY cluster, name
 HAVING sum(limited_times) > 0
-  OR sum(culprit_ns) + sum(coalesce(shared_ns, 0)) + sum(collateral_ns) > 0
-ORDER BY sum(culprit_ns) + sum(coalesce(shared_ns, 0)) + sum(collateral_ns) DESC, cluster, name
+  OR sum(culprit_ns) + sum(shared_ns) + sum(collateral_ns) > 0
+ORDER BY sum(culprit_ns) + sum(shared_ns) + sum(collateral_ns) DESC, cluster, name
 LIMIT $rows
 """.strip()
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import plan_trace
 from app.errors import UserError
 from tests.reference import entry_cache
 from tests.support.cache import EVENTS, MANY, SCENARIOS, Record, planned, records, slices
+from tests.support.planned import scenario_of
 
 POLICIES = ("expected_reads", "fifo", "proportional")
 MS = 1_000_000
@@ -159,17 +159,6 @@ def test_broker_comes_back_with_all_cursors_and_new_ledgers() -> None:
     )
 
 
-def test_subscription_joins_late_and_another_leaves() -> None:
-    start = planned("cache-fan-out").scenario.start_ms
-    late = [r for r in of_kind("cache-fan-out", "entry_read") if r["subscription"] == "late"]
-    assert min(r["ts_wall_ms"] for r in late) >= start + 30_000
-    assert min(r["entry_id"] for r in late) == 0
-    left = of_kind("cache-fan-out", "cursor_deleted")
-    assert {r["subscription"] for r in left} == {"early"} and len(left) == 6
-    early = [r for r in of_kind("cache-fan-out", "entry_read") if r["subscription"] == "early"]
-    assert max(r["ts_wall_ms"] for r in early) <= start + 60_000
-
-
 def test_replays_come_after_a_release_and_are_read_later() -> None:
     replays = of_kind("cache-key-shared", "replay_queued")
     share = len(replays) / len(of_kind("cache-key-shared", "entry_added"))
@@ -221,8 +210,6 @@ def test_rolling_restart_ranks_the_policies_as_published() -> None:
     [
         ("cache-key-shared", 1.5, 0.05),
         ("cache-catch-up", 4, 0.005),
-        ("cache-fan-out", 4, 0.01),
-        ("cache-out-of-order", 4, 0.02),
     ],
 )
 def test_expected_reads_find_more_than_other_policies(
@@ -249,25 +236,9 @@ def test_replays_are_hits_with_expected_reads_only() -> None:
     assert hits["fifo", True] < 0.2 * hits["fifo", False]
 
 
-def test_old_positions_are_inserted_late() -> None:
-    """By catch-up reads and by replays, so that order of time and of position differ."""
-    spec = planned("cache-out-of-order").scenario
-    rows = entry_cache.judge(
-        records("cache-out-of-order"),
-        {
-            "release_event": "entry_released",
-            "extra_outputs": ["cache_reads"],
-            "variants": [{"policy": "proportional", "max_bytes": None}],
-        },
-        until_ms=spec.start_ms + spec.duration_s * 1000,
-    )["cache_reads"]
-    missed = Counter(r["reader_kind"] for r in rows if not r["hit"])
-    assert missed["catch_up"] > 100 and missed["replay"] > 50
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_least_number_of_events_is_enough(scenario: str) -> None:
     with pytest.raises(UserError, match=r"needs at least \d+") as refused:
-        plan_trace(load_scenario(scenario), 100, 7)
+        plan_trace(scenario_of(scenario), 100, 7)
     least = int(str(refused.value).rsplit(" ", 1)[1])
-    plan_trace(load_scenario(scenario), least + 50, 7)
+    plan_trace(scenario_of(scenario), least + 50, 7)

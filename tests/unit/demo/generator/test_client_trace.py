@@ -9,12 +9,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-import yaml
 
 from app.demo.generator.client_trace import Quotas, Sensor
-from app.demo.generator.scenario import SHIPPED, Scenario, load_scenario
+from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import Trace, plan_trace
-from app.errors import UserError
 from state.jobs import DECLARED
 from tests.support import planned as every
 from tests.unit.demo.generator.model import applied_records, parsed_lines
@@ -153,25 +151,3 @@ def test_the_bytes_of_a_throttled_fetch_are_taken_back() -> None:
         10_000,
         0,
     ]
-
-
-@pytest.mark.parametrize(
-    ("client", "wrong"),
-    [
-        ({"bytes": 5}, "bytes and topic"),
-        ({"brokers": [2]}, "are not all there"),
-        ({"at_s": 500, "for_s": 60}, "ends after 540 s"),
-    ],
-)
-def test_a_client_that_cannot_be_is_refused(
-    tmp_path: Any, client: dict[str, Any], wrong: str
-) -> None:
-    document = yaml.safe_load((SHIPPED / "demo.yaml").read_text())
-    users = {"a": {"clients": {"a-0": {"requests": 1, **client}}}}
-    document["kafka"]["clients"]["users"] = users
-    path = tmp_path / "other.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(UserError, match=wrong):
-        load_scenario(str(path))
-    users["a"]["clients"]["a-0"] = {"requests": 1}
-    assert Scenario.model_validate(document).kafka is not None

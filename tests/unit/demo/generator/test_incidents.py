@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from app.demo.generator.scenario import SHIPPED, load_scenario
+from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import Trace, plan_trace
-from app.errors import UserError
 from tests.unit.demo.generator.model import (
     applied_records,
     connections_of,
@@ -104,15 +101,6 @@ def test_two_principals_share_a_topic_of_which_one_uses_up_the_limit(seed: int) 
     assert own != other
     assert times[own] == shared.times == 4
     assert used[other] > 50 * used[own] > 0
-
-
-def test_shared_topic_with_one_producer_is_refused(tmp_path: Path) -> None:
-    document = yaml.safe_load((SHIPPED / "small.yaml").read_text())
-    document["incidents"] = [{"name": "shared-topic", "at_s": 10, "broker": 0, "topic": 0}]
-    path = tmp_path / "one.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(UserError, match=r"topic 0 of broker 0 has one producer"):
-        plan_trace(load_scenario(str(path)), 20_000, 7)
 
 
 def test_nobody_publishes_on_a_paused_connection(small: Trace, applied: Records) -> None:

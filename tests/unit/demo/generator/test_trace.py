@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from app.demo.generator.scenario import SHIPPED, load_scenario
+from app.demo.generator.scenario import load_scenario, shipped
 from app.demo.generator.trace import ArrivalSlice, Trace, plan_trace
 from app.errors import UserError
 from state.events import KIND_INDEX
+from tests.support.planned import scenario_of
 from tests.unit.demo.generator.model import crowded_connection
 
 Records = list[dict[str, Any]]
@@ -39,7 +38,7 @@ DEMO_KINDS = {
 )
 def test_same_seed_gives_the_same_bytes_and_another_seed_others(scenario: str) -> None:
     def planned(seed: int) -> Trace:
-        return plan_trace(load_scenario(scenario), 26_000, seed)
+        return plan_trace(scenario_of(scenario), 26_000, seed)
 
     def read(trace: Trace) -> bytes:
         return b"".join(part.data.tobytes() for part in trace.slices())
@@ -53,7 +52,7 @@ def test_same_seed_gives_the_same_bytes_and_another_seed_others(scenario: str) -
     [("small", 20_000), ("demo", 60_000), ("backlog", 26_000), ("large-messages", 200_000)],
 )
 def test_trace_has_about_as_many_records_as_asked_for(scenario: str, events: int) -> None:
-    trace = plan_trace(load_scenario(scenario), events, 3)
+    trace = plan_trace(scenario_of(scenario), events, 3)
     written = sum(part.ends.size for part in trace.slices())
     assert written == pytest.approx(events, rel=0.02)
 
@@ -212,113 +211,10 @@ def test_too_few_events_are_refused_with_the_least_number() -> None:
     plan_trace(load_scenario("demo"), least + 50, 7)
 
 
-def _as_durations(key: str, value: Any) -> Any:
-    """A part of a scenario with its seconds and milliseconds written as durations."""
-    if isinstance(value, dict):
-        return {inner: _as_durations(inner, each) for inner, each in value.items()}
-    if isinstance(value, list):
-        return [_as_durations(key, each) for each in value]
-    unit_ms = {"_s": 1000, "ms": 1}.get(key[-2:])
-    if unit_ms is None or key.endswith("_per_s") or not isinstance(value, int | float):
-        return value
-    ms = round(unit_ms * value)
-    return f"{ms // 60_000}m{ms % 60_000}ms" if ms >= 60_000 else f"{ms}ms"
-
-
-@pytest.mark.parametrize("name", ["demo", "small", "backlog", "cache-rolling-restart"])
-def test_times_of_a_scenario_may_be_durations(name: str, tmp_path: Path) -> None:
-    document = yaml.safe_load((SHIPPED / f"{name}.yaml").read_text())
-    path = tmp_path / "own.yaml"
-    path.write_text(yaml.safe_dump(_as_durations("", document)))
-    assert "ms\n" in path.read_text()
-    assert load_scenario(str(path)) == load_scenario(name)
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "says"),
-    [
-        ("duration_s", "1500ms", "duration_s: 1.5 is not a whole number of seconds"),
-        (
-            "quiet_s",
-            "a minute",
-            "quiet_s: 'a minute' is not a whole number of seconds, nor a duration",
-        ),
-        (
-            "incidents",
-            [{"name": "burst", "at_s": "soon"}],
-            "incidents[0].at_s: 'soon' is not a number of seconds, nor a duration such as 10s",
-        ),
-    ],
-)
-def test_what_is_no_time_in_a_scenario_is_named(
-    key: str, value: Any, says: str, tmp_path: Path
-) -> None:
-    document = yaml.safe_load((SHIPPED / "small.yaml").read_text())
-    path = tmp_path / "own.yaml"
-    path.write_text(yaml.safe_dump({**document, key: value}))
+@pytest.mark.parametrize("name", ["nothing", "", "demo.yaml", "../policies/default", "/etc/passwd"])
+def test_only_shipped_scenarios_are_taken(name: str) -> None:
+    names = shipped()
+    assert {"demo", "large-messages", "cache-rolling-restart"} <= set(names)
     with pytest.raises(UserError) as refused:
-        load_scenario(str(path))
-    assert str(refused.value).startswith(f"{path}: {says}")
-
-
-@pytest.mark.parametrize(
-    ("scenario", "part", "keys", "said"),
-    [
-        ("large-messages", "large", {"producers": [1, 7]}, "large.producers"),
-        ("large-messages", "large", {"chunks": [1, 4]}, "large.chunks"),
-        ("large-messages", "large", {"chunk_bytes": [9, 4]}, "large.chunk_bytes"),
-        ("large-messages", "large", {"fates": {"resent": 0.7, "repeated": 0.4}}, "large.fates"),
-        ("large-messages", "large", {"fates": {"stolen": 0.1}}, "large.fates.stolen"),
-        ("demo", "large", {"brokers": []}, "allows no incidents, unless"),
-        ("demo", "large", {"connections": 0}, "allows no incidents, unless"),
-        ("demo", "large", {"brokers": [1, 2]}, "allows no incidents, unless"),
-        ("demo", "large", {"brokers": [9]}, "are not all brokers of the fleet"),
-        ("demo", "large", {"subscriptions": [1, 4]}, "is not a range between 1 and 3"),
-        ("demo", "kafka.storm", {"user": "nobody"}, "nobody is not one of the users"),
-        ("demo", "kafka.storm", {"at_s": 500, "for_s": 60}, "in the quiet end"),
-        (
-            "demo",
-            "kafka",
-            {"users": {"idle": {"producers": 0}}, "storm": None},
-            "users: none has producers",
-        ),
-        ("demo", "kafka.users", {"idle": {"producers": 0, "restarts": 1}}, "needs producers"),
-        ("demo", "kafka", {"share": 0.99}, "leave nothing for the fleet"),
-        (
-            "cache-fan-out",
-            "cache.readers.late",
-            {"restarts": {"at_s": 5, "every_s": 1, "away_s": 0}},
-            "away_s",
-        ),
-        ("cache-fan-out", "cache.readers.late", {"leaves_s": 8}, "is not after joins_s"),
-        ("cache-fan-out", "cache.readers.late", {"delay_ms": [5, 1]}, "is not a range"),
-        ("cache-fan-out", "cache", {"readers": {}}, "readers"),
-        ("cache-fan-out", "cache", {"entry_bytes": [0, 5]}, "is not a range of positive numbers"),
-        ("cache-fan-out", "cache", {"brokers": [3]}, "are not all brokers of the fleet"),
-        ("cache-fan-out", "cache", {"share": 1.5}, "share"),
-        ("backlog", "backlog.topics.reader.subscriptions.main", {"returns_s": 5}, "needs stops_s"),
-        ("backlog", "backlog.topics.reader.subscriptions.main", {"stops_s": 5}, "with stops_s"),
-        (
-            "backlog",
-            "backlog.topics.reader.subscriptions.main",
-            {"speed": 5, "cumulative": True},
-            "only without speed",
-        ),
-        ("backlog", "backlog.topics.reader.quota", {"size_bytes": 1}, "one of them"),
-        ("backlog", "backlog.topics.reader.quota", {"policy": "shout"}, "policy"),
-        ("backlog", "backlog.topics.reader", {"namespace": "ops/mirrors"}, "the same namespace"),
-    ],
-)
-def test_mistake_in_a_part_is_refused(
-    scenario: str, part: str, keys: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    document = yaml.safe_load((SHIPPED / f"{scenario}.yaml").read_text())
-    section = document
-    for key in part.split("."):
-        section = section[key]
-    section |= keys
-    path = tmp_path / "bad.yaml"
-    path.write_text(yaml.safe_dump(document))
-    with pytest.raises(UserError) as refused:
-        load_scenario(str(path))
-    assert any(said in problem for problem in refused.value.problems), refused.value.problems
+        load_scenario(name)
+    assert str(refused.value) == f"--scenario {name}: is not one of {', '.join(names)}"

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from app.config.settings import Settings
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import plan_trace
 from app.demo.generator.write import write_files
 from app.jobs.entry_cache.whatif.curves import BakeOff
 from app.jobs.entry_cache.whatif.trace import PackedTrace, read_trace
 from tests.support.cache import records
+from tests.support.planned import planned
 
 Record = dict[str, Any]
 SETTINGS = Settings(entry_cache={"release_event": "entry_released"})  # type: ignore[arg-type]
@@ -21,7 +20,7 @@ SETTINGS = Settings(entry_cache={"release_event": "entry_released"})  # type: ig
 
 def generated(folder: Path, scenario: str, events: int) -> PackedTrace:
     """A scenario's trace, read from the files that `generate` writes."""
-    write_files(plan_trace(load_scenario(scenario), events, 7), folder)
+    write_files(planned(scenario, 7, events), folder)
     return read_trace(SETTINGS, folder)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window
-from tests.unit.show.audit.jobs.job import Conflict, Job, Rows, change, lose, replace
+from tests.unit.show.audit.jobs.job import Conflict, Job, Rows, change, lose
 
 TABLES = ("throttle_events", "topic_throttle_stats", "limiter_stats", "producer_throttle")
 EVENTS, STATS, LIMITERS, COMMANDS = TABLES
@@ -73,23 +73,6 @@ def rows_of(table: str) -> Rows:
     return [dict(row) for row in ROWS[table]]
 
 
-def _before_shared_limits(rows: Rows) -> Rows:
-    """Marks of an earlier version: a shared limit has no name, and its trigger is the culprit."""
-    return [
-        {
-            **row,
-            "trigger_topic": None,
-            "limiter_name": None,
-            "culprit_topic": row["trigger_topic"],
-        }
-        for row in rows
-    ]
-
-
-def _without_shared(rows: Rows) -> Rows:
-    return [{**row, "shared_times": None, "shared_ns": None} for row in rows]
-
-
 def _undated(rows: Rows) -> Rows:
     return [{**row, "ts_wall_ms": None} for row in rows]
 
@@ -138,15 +121,6 @@ JOB = Job(
                 {COMMANDS: {COMMANDED: 1}},
             )
             for column, value in (("request_id", 8), ("cnx_id", "c2"))
-        ),
-        Conflict(
-            "rows of an earlier version have no class of shared limits",
-            {
-                EVENTS: _before_shared_limits,
-                STATS: _without_shared,
-                LIMITERS: replace([limiter(TOPIC, 9)]),
-            },
-            {STATS: {}, LIMITERS: {}},
         ),
         Conflict(
             "marks without a wall time are of no window",
