@@ -13,6 +13,7 @@ import pytest
 from state.engine import codec
 from state.engine.reach import Reach
 from state.entry_cache import shard
+from state.entry_cache.declaration import STATE_VERSION
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.settings import (
     BACKLOG_BETWEEN,
@@ -268,7 +269,10 @@ def test_ledgers_and_backlogs_are_in_the_state() -> None:
 def test_a_state_without_ledgers_is_refused() -> None:
     states: list[bytes] = []
     play([topic({"a": 9})], FIFO, states=states)
-    old = codec.encode("entry_cache", 1, codec.decode("entry_cache", 4, states[-1]))
+    old = codec.encode("entry_cache", 1, codec.decode("entry_cache", STATE_VERSION, states[-1]))
     with pytest.raises(codec.StateFormatError) as refused:
         shard.Brokers((), (), data=old)
-    assert str(refused.value) == "state of entry_cache has version 1, this release reads 4"
+    assert (
+        str(refused.value)
+        == f"state of entry_cache has version 1, this release reads {STATE_VERSION}"
+    )
