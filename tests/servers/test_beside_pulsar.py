@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from app.show.reconcile.spans import differs
+from tests.conftest import ROOT
 from tests.servers.pulsar_day import (
     CALM,
     CHANGED,
@@ -228,7 +231,7 @@ def test_an_eviction_behind_single_acknowledgements_skips_nothing(day: Day, name
         "SELECT coalesce(sum(entries_skipped), 0) AS n FROM backlog_evictions"
         f" WHERE topic = '{EVICTED}' AND NOT phantom",
     )
-    print("evicted", name, row, skipped, shown["msgBacklog"], shown)
+    assert (skipped["n"], shown["msgBacklog"]) == (0, 1)
     assert any(f"{EVICTED}" in line and "skips nothing" in line for line in alerts_of(day, name))
 
 
@@ -244,7 +247,7 @@ def test_what_keeps_a_backlog_is_named(day: Day) -> None:
     held = {**REMARKS, HOLES: f"ranges {PERSISTED} outlast a restart"}
     for topic, words in held.items():
         assert any(words in remarks for found, remarks in named if found == topic), named
-    assert {topic for topic, _ in named} == set(held) | {EVICTED} & {topic for topic, _ in named}
+    assert {topic for topic, _ in named} == {*held}
 
 
 def test_a_large_message_that_was_handed_back_stalls_its_subscription(day: Day) -> None:
@@ -267,6 +270,21 @@ def test_reconcile_agrees(day: Day, name: str) -> None:
     assert {"backlog_bytes", "backlog_entries"} <= {*agreed}
     assert name == "polls" or {"publish_limited_times", "messages_in", "bytes_in"} <= {*agreed}
     assert {row["reason"] for row in rows} <= {None, "RATE_ONLY", "FEED_BEGAN", "OWN_READS"}
+
+
+def test_with_receipts_the_producers_of_hot_topics_are_told(day: Day) -> None:
+    """Not the producer of a victim, which only shares their connection."""
+    config = yaml.safe_load(day.config("files").read_text())
+    del config["reconcile"]
+    config["warehouse"] = str(day.folder / "receipts")
+    config["queries"] = [["rate_limits"]]
+    config["rate_limits"] = {"protocol": "pip385", "receipt_model": "all"}
+    day.config("receipts").write_text(yaml.safe_dump(config))
+    words = ["run", "--available-now", "--config", str(day.config("receipts"))]
+    subprocess.run([ROOT / "spark-submit.sh", *words], check=True, capture_output=True)
+    rows = day.query("receipts", "SELECT DISTINCT topic FROM producer_throttle")
+    told = {row["topic"] for row in rows}
+    assert {*SATURATED, *GROUPED} <= told and VICTIM not in told
 
 
 def test_a_report_is_written(day: Day, tmp_path: Path) -> None:
