@@ -89,13 +89,13 @@ def begin(one: client.Client) -> list[client.Consumer]:
     evicted = one.subscribe(EVICTED, "workers", **shared)
     send(one, EVICTED, 4 * EVICT_BYTES // 100, 100)
     for number in range(4 * EVICT_BYTES // 100):
-        message = evicted.receive(10_000)
+        message = evicted.receive(60_000)
         if number:
             evicted.acknowledge(message)
     nacked = one.subscribe(NACKED, "workers", **shared)
     large = one.create_producer(NACKED, chunking_enabled=True, batching_enabled=False)
     large.send(random.Random(1).randbytes(5 * MAX_MESSAGE // 2))
-    nacked.negative_acknowledge(nacked.receive(10_000))
+    nacked.negative_acknowledge(nacked.receive(60_000))
     time.sleep(3)
     for seed in (2, 3):  # what waits behind it
         large.send(random.Random(seed).randbytes(5 * MAX_MESSAGE // 2))
