@@ -288,7 +288,9 @@ def _published(result: Result, small: bool) -> None:
         caches = [{**given, "max_bytes": trace.cache.max_bytes} for _, given, _ in PUBLISHED]
         found = compare(
             blobs[0],
-            params_of(JOB.name, release_event="entry_released", variants=caches),
+            params_of(
+                JOB.name, release_event="entry_released", storage_reads="all", variants=caches
+            ),
             until_ms=scenario.start_ms + scenario.duration_s * 1000,
         )
         ours = [

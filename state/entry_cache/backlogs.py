@@ -16,7 +16,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from state.entry_cache.layout import LARGEST, NOBODY, NULL, ONE, ZERO, Int, World, compiled
+from state.entry_cache.layout import (
+    FIFO,
+    LARGEST,
+    NOBODY,
+    NULL,
+    ONE,
+    PROPORTIONAL,
+    ZERO,
+    Int,
+    World,
+    compiled,
+)
 
 CHECK_NS, MOST_LEDGERS = np.int64(60_000_000_000), np.int64(1000)
 
@@ -60,14 +71,24 @@ def entries_from(w: World, t: int, ledger: int, entry: int) -> Int:
 
 
 @compiled
-def caches_reads(w: World, t: int, c: int, v: int) -> bool:
+def caches_reads(w: World, t: int, c: int, v: int, is_expected: bool, is_replay: bool) -> bool:
     """Whether a cache inserts what a cursor has read from storage.
 
-    The record of a cursor may state it; it is not known for a reader without a record.
+    As a broker 4.2.4 does (`getNumberOfCursorsAtSamePositionOrBefore` above 0, `isCacheReadEntry`
+    without expected reads, a replay never), or as the specification has it: there the record of a
+    cursor may state it. Of a reader without a record it is not known.
     """
-    if c < 0 or w.cursors[c]["known"] == 0 or w.cursors[c]["told"] != 0:
-        return True
-    cache, own = w.variants[v], w.cursors[c]["backlog"]
+    cache = w.variants[v]
+    is_known = c >= 0 and w.cursors[c]["known"] != 0
+    has_keys = cache["backlog_cursors"] >= 1
+    if cache["as_broker"] == 0:
+        if not is_known or not has_keys or w.cursors[c]["told"] != 0:
+            return True
+    elif is_replay or (cache["policy"] != FIFO and cache["policy"] != PROPORTIONAL):
+        return not is_replay and (is_expected or not is_known)
+    elif not is_known or not has_keys:
+        return has_keys
+    own = w.cursors[c]["backlog"]
     if own == NULL or own < cache["backlog_entries"]:
         return False
     others = ZERO

@@ -134,8 +134,7 @@ def find_slowest(w: World, t: int) -> None:
                     topic["slow_read_entry"],
                 )
             ):
-                topic["has_slow_read"] = 1
-                topic["slow_read_ledger"] = cursor["read_ledger"]
+                topic["has_slow_read"], topic["slow_read_ledger"] = 1, cursor["read_ledger"]
                 topic["slow_read_entry"] = cursor["read_entry"]
             if cursor["has_mark"] != 0 and (
                 topic["has_slow_mark"] == 0
@@ -146,8 +145,7 @@ def find_slowest(w: World, t: int) -> None:
                     topic["slow_mark_entry"],
                 )
             ):
-                topic["has_slow_mark"] = 1
-                topic["slow_mark_ledger"] = cursor["mark_ledger"]
+                topic["has_slow_mark"], topic["slow_mark_ledger"] = 1, cursor["mark_ledger"]
                 topic["slow_mark_entry"] = cursor["mark_entry"]
         at = cursor["next"]
 
@@ -184,20 +182,15 @@ def read_on(w: World, t: int, c: int, at: Position, is_replay: bool) -> bool:
 
 
 @compiled
-def follow_read(w: World, o: Out, v: int, t: int) -> None:
-    """Remove what the slowest cursor has read, after it has moved, if the policy requires it."""
-    cache, topic = w.variants[v], w.topics[t]
-    if evicts_behind(w, v) and cache["by_mark_delete"] == 0:
-        cell = t * len(w.variants) + v
+def follow(w: World, o: Out, v: int, t: int, has_read: bool, has_marked: bool) -> None:
+    """Remove what the slowest cursor has read or deleted, after it has moved, if the policy
+    requires it."""
+    topic, cell, by_mark = w.topics[t], t * len(w.variants) + v, w.variants[v]["by_mark_delete"]
+    if not evicts_behind(w, v):
+        return
+    if has_read and by_mark == 0:
         invalidate_before(w, o, v, cell, topic["slow_read_ledger"], topic["slow_read_entry"])
-
-
-@compiled
-def follow_mark(w: World, o: Out, v: int, t: int) -> None:
-    """The same for what the slowest cursor has deleted."""
-    cache, topic = w.variants[v], w.topics[t]
-    if evicts_behind(w, v) and cache["by_mark_delete"] != 0:
-        cell = t * len(w.variants) + v
+    if has_marked and by_mark != 0:
         invalidate_before(w, o, v, cell, topic["slow_mark_ledger"], topic["slow_mark_entry"] + ONE)
 
 
@@ -319,20 +312,13 @@ def after_cursor(w: World, o: Out, t: int, active: int, read: Slowest, mark: Slo
     """Apply the effects of a changed cursor to the entries of its topic; the number of active
     cursors and the slowest positions are those before the change.
     """
-    topic = w.topics[t]
-    left = active > 0 and topic["active"] == 0
+    topic, left = w.topics[t], active > 0 and w.topics[t]["active"] == 0
     if left:
         topic["left_ns"] = w.key[0]["now_ns"]
     find_slowest(w, t)
-    has_read, has_marked = (
-        has_moved(read, slowest_read(topic)),
-        has_moved(mark, slowest_mark(topic)),
-    )
-    count = len(w.variants)
+    has_read = has_moved(read, slowest_read(topic))
+    has_marked, count = has_moved(mark, slowest_mark(topic)), len(w.variants)
     for v in range(count):
         if left and w.variants[v]["grace_ns"] == 0 and evicts_behind(w, v):
             invalidate_all(w, o, v, t * count + v)
-        if has_read:
-            follow_read(w, o, v, t)
-        if has_marked:
-            follow_mark(w, o, v, t)
+        follow(w, o, v, t, has_read, has_marked)

@@ -7,7 +7,7 @@ from state.entry_cache.outputs import OUTPUTS
 from state.events import MONO
 
 NAME = "entry_cache"
-STATE_VERSION = 4
+STATE_VERSION = 5
 """Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type",

@@ -22,7 +22,7 @@ from state.entry_cache.cursors import (
     after_cursor,
     delete_cursor,
     drop_replays_of_ledger,
-    follow_read,
+    follow,
     has_moved,
     is_counted,
     is_last,
@@ -324,7 +324,7 @@ def read(
             if (
                 size != NULL
                 and cache["max_bytes"] != 0
-                and (cache["backlog_cursors"] < 1 or caches_reads(w, t, c, v))
+                and caches_reads(w, t, c, v, expected != ZERO, reader == REPLAY)
             ):
                 if expected < 0:
                     expected = ONE + others_before(w, t, c, was_at)
@@ -334,7 +334,7 @@ def read(
         if releases and x >= 0:
             change(w, v, x, -ONE)
         if has_passed:
-            follow_read(w, o, v, t)
+            follow(w, o, v, t, True, False)
         if k["with_reads"] != 0:
             write_read(w, o, v, cell, subscription, at, found, reader)
 
@@ -374,11 +374,10 @@ def write_read(
 def begin_run(w: World, now: int) -> None:
     """Clear the memory of the broker; counts of the open window stay."""
     k = w.key[0]
-    k["blind"], k["blind_until_ns"] = 0, 0
-    k["started_ns"], k["next_ns"] = now, LARGEST
+    k["started_ns"], k["next_ns"], k["blind"], k["blind_until_ns"] = now, LARGEST, 0, 0
     k["entries"] = k["entries_top"] = k["pages"] = k["pages_top"] = 0
-    k["free_entry"] = k["free_page"] = k["free_ledger"] = NOBODY
     k["ledgers"] = k["ledgers_top"] = 0
+    k["free_entry"] = k["free_page"] = k["free_ledger"] = NOBODY
     w.table[:] = NOBODY
     for s in range(len(w.sets)):
         w.sets[s]["first"] = w.sets[s]["last"] = w.sets[s]["finger"] = NOBODY
@@ -388,8 +387,8 @@ def begin_run(w: World, now: int) -> None:
     for s in range(len(w.flag_sets)):
         w.flag_sets[s]["first"] = w.flag_sets[s]["last"] = w.flag_sets[s]["finger"] = NOBODY
         c = w.cursors[s]
-        c["known"] = c["active"] = c["has_read"] = c["has_mark"] = c["flags"] = 0
-        c["told"] = c["durable"] = 0
+        c["known"] = c["active"] = c["told"] = c["durable"] = 0
+        c["has_read"] = c["has_mark"] = c["flags"] = 0
         c["backlog"] = NULL
     for t in range(len(w.topics)):
         topic = w.topics[t]
@@ -399,8 +398,7 @@ def begin_run(w: World, now: int) -> None:
         topic["first_ledger"] = NOBODY
     for v in range(len(w.variants)):
         cache = w.variants[v]
-        cache["used"] = cache["count"] = cache["wanted"] = cache["topics"] = 0
-        cache["aside"] = 0
+        cache["used"] = cache["count"] = cache["wanted"] = cache["topics"] = cache["aside"] = 0
         cache["head"] = cache["tail"] = cache["stash_head"] = cache["stash_tail"] = NOBODY
         cache["unwanted_head"] = cache["unwanted_tail"] = NOBODY
         cache["passed_ns"], cache["idle_until_ns"] = now, NULL

@@ -78,6 +78,7 @@ SETTINGS = (
     "by_mark_delete",
     "decrement",
     "grace_ns",
+    "as_broker",
     "backlog_cursors",
     "backlog_entries",
     "backlog_between",

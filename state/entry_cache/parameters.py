@@ -32,6 +32,7 @@ class CacheVariant(Section):
     decrement_on_mark_delete: bool | None = None
     settings_applied_at_start: bool | None = None
     grace_ms: Milliseconds | None = None
+    storage_reads: Literal["as_broker", "all"] | None = None
     managedLedgerCacheSizeMB: Mebibytes | None = None
     managedLedgerCacheEvictionWatermark: Share | None = None
     managedLedgerCacheEvictionIntervalMs: Positive | None = None
@@ -57,6 +58,7 @@ class EntryCacheParameters(Parameters):
     settings_applied_at_start: Annotated[bool, SWITCH] = True
     release_event: Annotated[Literal["dispatch", "entry_released"], SWITCH] = "dispatch"
     grace_ms: Annotated[Milliseconds, SWITCH] = 0
+    storage_reads: Annotated[Literal["as_broker", "all"], SWITCH] = "as_broker"
     max_bytes: Annotated[int, Field(ge=0, lt=2**62)] | None = None
     managedLedgerCacheSizeMB: Mebibytes | None = None
     managedLedgerCacheEvictionWatermark: Share = 0.9

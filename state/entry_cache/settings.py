@@ -60,6 +60,7 @@ OWN = (
     "decrement_on_mark_delete",
     "settings_applied_at_start",
     "grace_ms",
+    "storage_reads",
 )
 """Settings that no document changes."""
 SWITCHES = (*OWN, "extend_recently_accessed", "release_event")
@@ -179,6 +180,10 @@ class Variant:
             "by_mark_delete": int(bool(self._setting(BY_MARK_DELETE, documents))),
             "decrement": int(bool(own["decrement_on_mark_delete"])),
             "grace_ns": _cut(own["grace_ms"] * NS_PER_MS),
+            # the others are policies of no broker
+            "as_broker": int(
+                own["storage_reads"] == "as_broker" and policy not in (L.LRU, L.BELADY)
+            ),
             # a broker ignores them while it counts expected reads; others are no broker's
             "backlog_cursors": count(BACKLOG_CURSORS) if policy in (L.FIFO, L.PROPORTIONAL) else 0,
             "backlog_entries": count(BACKLOG_ENTRIES),

@@ -82,6 +82,7 @@ DEFAULTS: dict[str, Any] = {
     "settings_applied_at_start": True,
     "release_event": "dispatch",
     "grace_ms": 0,
+    "storage_reads": "as_broker",
     "variants": (),
     "stats_window_ms": 60_000,
     "idle_state_ms": 3_600_000,
@@ -96,6 +97,7 @@ SWITCHES = (
     "settings_applied_at_start",
     "release_event",
     "grace_ms",
+    "storage_reads",
 )
 """Version parameters, in every row."""
 REQUEUES, STASHES = "expected_reads", "expected_reads_stash"
@@ -144,6 +146,7 @@ class Settings:
     by_mark_delete: bool = False
     decrement_on_mark_delete: bool = False
     grace: int = 0
+    storage_reads: str = "all"
     backlog_cursors: int = 0
     backlog_entries: int = 1000
     backlog_between: int = 1000
@@ -638,11 +641,30 @@ class Topic:
             counts = cursor.durable and cursor.read_pos is not None
             cursor.backlog = self.entries_from(cursor.read_pos) if counts else None
 
+    def keeps(self, subscription: str, s: Settings, expected: int, kind: str) -> bool:
+        """Whether what this reader gets from storage is put into a cache. A broker 4.2.4 inserts
+        what `getNumberOfCursorsAtSamePositionOrBefore` of the reader expects above 0: the count of
+        active cursors, or without expected reads 1 where `isCacheReadEntry` says so; a replay
+        reads single entries, of which `asyncReadEntry` expects none. Of a reader without a record
+        neither is known: it counts as one whose reads are cached."""
+        if s.storage_reads == "all" or s.policy not in (*COUNTING, *BY_CURSOR):
+            return self.caches_reads(subscription, s)
+        reader = self.cursors.get(subscription)
+        if kind == "replay":
+            return False
+        if s.policy in COUNTING:
+            return expected > 0 or reader is None
+        return s.backlog_cursors > 0 and (reader is None or self.is_near(reader, s))
+
     def caches_reads(self, subscription: str, s: Settings) -> bool:
-        """Whether what this reader gets from storage is put into a cache."""
+        """The same as the specification has it."""
         reader = self.cursors.get(subscription)
         if s.backlog_cursors < 1 or s.policy not in BY_CURSOR or reader is None or reader.told:
             return True
+        return self.is_near(reader, s)
+
+    def is_near(self, reader: Cursor, s: Settings) -> bool:
+        """Whether enough others have a backlog like a reader's."""
         own = reader.backlog
         if own is None or own < s.backlog_entries:
             return False
@@ -782,6 +804,7 @@ class Variant:
             bool(self._setting(BY_MARK_DELETE, documents)),
             bool(self._own("decrement_on_mark_delete")),
             self._own("grace_ms") * NS_PER_MS,
+            self._own("storage_reads"),
             *(
                 int(self._setting(key, documents))
                 for key in (BACKLOG_CURSORS, BACKLOG_ENTRIES, BACKLOG_BETWEEN)
@@ -1082,8 +1105,9 @@ class Broker(TwoClocks):
                 else:
                     counts.misses += 1
                     counts.miss_bytes += size or 0
-                takes = cache.settings.max_bytes != 0
-                if size is not None and takes and topic.caches_reads(subscription, cache.settings):
+                s = cache.settings
+                takes = s.max_bytes != 0 and topic.keeps(subscription, s, expected, kind)
+                if size is not None and takes:
                     cache.insert(name, position, size, expected, ns)
             if releases:
                 cache.release(name, position)

@@ -17,6 +17,7 @@ import yaml
 
 from app.cli import main
 from tests.crash.service import Service
+from tests.servers import pulsar_situations as situations
 from tests.support.recording.limits import OF_BROKER, rate
 from tests.support.recording.saturated import COUNTED, sending
 from tests.support.recording.scene import Scene, name_of
@@ -38,6 +39,7 @@ EVENTS = "persistent://acme/geo/__change_events"
 SATURATED = (HOT, CHANGED, TWICE, *PAIR)
 """At limits of their own: of the topic, or of the namespace for each of its topics."""
 CALM = (STEADY, HOLES, BACK, TTL)
+SPLIT = [f"{situations.SPLIT}-partition-{n}" for n in (0, 1)]
 CONNECTIONS = ([HOT, f"~{VICTIM}"], PAIR, [CHANGED], [TWICE], [TWICE], *([t] for t in GROUPED))
 OF_GROUP = {
     "publishRateInMsgs": 80,
@@ -102,6 +104,7 @@ class Day:
             for _ in range(50):
                 producer.send(b"x" * 100)
                 reader.acknowledge(reader.receive(10_000))
+        situations.prepare(scene, ("off", "small", "evicts", "large", "open", "delayed", "split"))
         ask("PUT", f"{BACK.replace('://', '/')}/compaction")
 
     def quota(self, namespace: str, seconds: int) -> None:
@@ -157,7 +160,8 @@ class Day:
     def live(self) -> None:
         """Producers that never stop beside calm clients; then others, at a limit of the broker that
         the calm ones share; then the calm ones alone, until the last windows are written."""
-        with connected(self.pulsar) as one:
+        with connected(self.pulsar) as one, situations.transaction(self.pulsar, one, self.folder):
+            kept = situations.begin(one)
             with sending(self.scene, self.seconds, CONNECTIONS):
                 self.calm(one, self.seconds)
             where = f"brokers/configuration/{OF_BROKER}"
@@ -166,6 +170,8 @@ class Day:
                 self.calm(one, self.seconds / 3)
             self.pulsar.ask("POST", f"{where}/0")
             self.calm(one, 2 * self.window_ms // 1000 + 20)
+            for consumer in kept:
+                consumer.close()
         for (name, labels), value in samples(self.telemetry).items():
             if name == COUNTED:
                 self.counted[dict(labels)["pulsar_topic"]] += int(value)
@@ -174,7 +180,7 @@ class Day:
         """A message each second to every topic without limits; one reader comes rarely, one goes
         back once, one acknowledges every other message only. A limit changes twice."""
         begun, changes, back = time.monotonic(), [300, 60], False
-        producers = {t: one.create_producer(t) for t in CALM}
+        producers = {t: one.create_producer(t) for t in (*CALM, *SPLIT)}
         steady, reader = one.subscribe(STEADY, FUNCTION), one.subscribe(BACK, "goes-back")
         holes = one.subscribe(HOLES, "holes", consumer_type=client.ConsumerType.Shared)
         for number in range(10**9):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from app.show.reconcile.spans import differs
+from tests.conftest import ROOT
 from tests.servers.pulsar_day import (
     CALM,
     CHANGED,
@@ -28,6 +31,16 @@ from tests.servers.pulsar_day import (
     VICTIM,
     Day,
     said,
+)
+from tests.servers.pulsar_situations import (
+    DEFAULT_BYTES,
+    EVICTED,
+    NACKED,
+    OFF,
+    OFF_TOPIC,
+    PERSISTED,
+    REMARKS,
+    SETTINGS,
 )
 from tests.support.recording.saturated import reported
 from tests.support.servers import pulsar_plugin
@@ -50,7 +63,7 @@ def day(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Day]
         broker,
         folder / "records",
         weirSystemTopics="true",
-        transactionCoordinatorEnabled="true",
+        **SETTINGS,
         backlogQuotaCheckIntervalInSeconds=str(CHECK_S),
         messageExpiryCheckIntervalInMinutes="1",
     )
@@ -73,7 +86,12 @@ def test_the_alerts_are_those_of_the_day(day: Day) -> None:
     broker = day.pulsar.url.removeprefix("http://")
     limits = {("publish-limit", name) for name in (*SATURATED, GROUP, broker)}
     expire = {("backlog-messages-expire", TTL)}
-    for name, expected in (("files", limits | victims | expire), ("polls", expire)):
+    full = {("backlog-quota", EVICTED)}
+    stuck = {("chunk-message-stuck", NACKED)}
+    for name, expected in (
+        ("files", limits | victims | expire | full | stuck),
+        ("polls", expire | full),
+    ):
         assert said("alerts", "check", "--config", str(day.config(name)))[0] in (0, 1)
         rows = day.query(name, "SELECT DISTINCT alert, labels FROM alerts WHERE state = 'firing'")
         fired = [(row["alert"], row["labels"]) for row in rows]
@@ -180,8 +198,62 @@ def test_no_quota_of_the_brokers_own_topics_and_no_refused_record(day: Day, name
     own = [row for row in rows if any(part in row["topic"] for part in SYSTEM)]
     assert own or name == "polls"  # where polls find a backlog only
     assert {(row["limit_bytes"], row["limit_s"]) for row in own} <= {(None, None)}
-    assert {row["rule"] for row in rows} == {"within_limits"}
+    assert {row["rule"] for row in rows if row["topic"] != EVICTED} == {"within_limits"}
     assert day.query(name, "SELECT * FROM quarantine") == []
+
+
+@pytest.mark.parametrize("name", ["files", "polls"])
+def test_a_quota_that_is_switched_off_hides_the_one_above(day: Day, name: str) -> None:
+    """And that is why more than twenty megabytes are no alert."""
+    for topic, level in ((OFF, "namespace"), (OFF_TOPIC, "topic")):
+        (row,) = day.query(
+            name,
+            "SELECT arg_max(limit_bytes, pass_ms) AS limit_bytes, max(backlog_bytes) AS most,"
+            " arg_max(limit_source_size, pass_ms) AS level"
+            f" FROM backlog_checks WHERE topic = '{topic}'",
+        )
+        assert (row["limit_bytes"], row["level"]) == (None, level)
+        assert row["most"] > DEFAULT_BYTES
+
+
+@pytest.mark.parametrize("name", ["files", "polls"])
+def test_an_eviction_behind_single_acknowledgements_skips_nothing(day: Day, name: str) -> None:
+    (row,) = day.query(
+        name,
+        "SELECT max(size_usage) AS usage, (SELECT string_agg(DISTINCT rule) FROM backlog_evictions"
+        f" WHERE topic = '{EVICTED}') AS rule FROM backlog_checks WHERE topic = '{EVICTED}'",
+    )
+    assert row["usage"] > 1 and "skip_zero" in row["rule"]
+    shown = day.scene.stats(EVICTED)["subscriptions"]["workers"]
+    (skipped,) = day.query(
+        name,
+        "SELECT coalesce(sum(entries_skipped), 0) AS n FROM backlog_evictions"
+        f" WHERE topic = '{EVICTED}' AND NOT phantom",
+    )
+    assert (skipped["n"], shown["msgBacklog"]) == (0, 1)
+    assert any(f"{EVICTED}" in line and "skips nothing" in line for line in alerts_of(day, name))
+
+
+def alerts_of(day: Day, name: str) -> list[str]:
+    """What alerts say."""
+    return [row["summary"] for row in day.query(name, "SELECT DISTINCT summary FROM alerts")]
+
+
+def test_what_keeps_a_backlog_is_named(day: Day) -> None:
+    """From what the broker shows in its stats: so where it is polled."""
+    rows = day.query("polls", "SELECT DISTINCT topic, remarks FROM backlog_subscriptions")
+    named = {(row["topic"], row["remarks"]) for row in rows if row["remarks"]}
+    held = {**REMARKS, HOLES: f"ranges {PERSISTED} outlast a restart"}
+    for topic, words in held.items():
+        assert any(words in remarks for found, remarks in named if found == topic), named
+    assert {topic for topic, _ in named} == {*held}
+
+
+def test_a_large_message_that_was_handed_back_stalls_its_subscription(day: Day) -> None:
+    rows = day.query("files", "FROM incomplete_messages")
+    assert {(row["topic"], row["state"]) for row in rows if row["state"] == "stalled"} == {
+        (NACKED, "stalled")
+    }
 
 
 @pytest.mark.parametrize("name", ["files", "polls"])
@@ -197,6 +269,21 @@ def test_reconcile_agrees(day: Day, name: str) -> None:
     assert {"backlog_bytes", "backlog_entries"} <= {*agreed}
     assert name == "polls" or {"publish_limited_times", "messages_in", "bytes_in"} <= {*agreed}
     assert {row["reason"] for row in rows} <= {None, "RATE_ONLY", "FEED_BEGAN", "OWN_READS"}
+
+
+def test_with_receipts_the_producers_of_hot_topics_are_told(day: Day) -> None:
+    """Not the producer of a victim, which only shares their connection."""
+    config = yaml.safe_load(day.config("files").read_text())
+    del config["reconcile"]
+    config["warehouse"] = str(day.folder / "receipts")
+    config["queries"] = [["rate_limits"]]
+    config["rate_limits"] = {"protocol": "pip385", "receipt_model": "all"}
+    day.config("receipts").write_text(yaml.safe_dump(config))
+    words = ["run", "--available-now", "--config", str(day.config("receipts"))]
+    subprocess.run([ROOT / "spark-submit.sh", *words], check=True, capture_output=True)
+    rows = day.query("receipts", "SELECT DISTINCT topic FROM producer_throttle")
+    told = {row["topic"] for row in rows}
+    assert {*SATURATED, *GROUPED} <= told and VICTIM not in told
 
 
 def test_a_report_is_written(day: Day, tmp_path: Path) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from app.cli import main
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.sources.pulsar.admin_poll import AdminPoller
 from tests.support.polled import lines, of_kind
@@ -19,6 +21,7 @@ NAMESPACE = "public/weir"
 NAME = f"{NAMESPACE}/t"
 TOPIC = f"persistent://{NAME}"
 SIZE, AGE_S = 1_000_000, 3600
+AWAY = "http://no-such-host.invalid:8080"
 Json = dict[str, Any]
 
 
@@ -218,3 +221,64 @@ def test_a_broker_that_is_away_deletes_nothing(pulsar: Pulsar, topic: str, tmp_p
     stats = pulsar.ask("GET", f"persistent/{name}/stats?subscriptionBacklogSize=true")
     assert stats["subscriptions"]["s"]["msgBacklog"] == 3, place
     assert backlog_bytes(after) == stats["backlogSize"]
+
+
+def unanswered(kind: str, pulsar: Pulsar, folder: Path) -> tuple[Json, str]:
+    """Settings of a broker that cannot be polled with them, and what is said of it."""
+    secure = pulsar.secure_service_url.split(":")[-1]
+    if kind == "bearer":
+        (folder / "token").write_text("Bearer abc.def.ghi\n")
+        return {"token_file": str(folder / "token")}, "without the word Bearer"
+    if kind == "binary":
+        return {"url": [pulsar.service_url.replace("pulsar", "http")]}, "of another protocol"
+    if kind == "binary over TLS":
+        return {"url": [f"http://127.0.0.1:{secure}"]}, "TLS"
+    if kind == "https without TLS":
+        return {"url": [pulsar.url.replace("http", "https")]}, "TLS"
+    if "away" not in pulsar.ask("GET", "clusters"):
+        where = {"serviceUrl": AWAY, "brokerServiceUrl": "pulsar://no-such-host.invalid:1"}
+        pulsar.ask("PUT", "clusters/away", where)
+        pulsar.ask("POST", "clusters/standalone/peers", ["away"])
+        pulsar.ask("PUT", "tenants/away", {"allowedClusters": ["standalone", "away"]})
+        pulsar.ask("PUT", "namespaces/away/ns", {"replication_clusters": ["away"]})
+    is_known = kind == "redirect to a known name"
+    said = f"redirected to {AWAY}{', cannot be reached (' if is_known else '/admin/v2/'}"
+    urls = [pulsar.url, *([AWAY] if is_known else [])]
+    return {"namespaces": [], "topics": ["persistent://away/ns/t"], "url": urls}, said
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "bearer",
+        "binary",
+        "binary over TLS",
+        "https without TLS",
+        "redirect to a known name",
+        "redirect to another name",
+    ],
+)
+@pytest.mark.parametrize("words", [("validate", "--connect"), ("run", "--available-now")])
+def test_a_broker_that_cannot_be_polled_is_told_by_its_cause(
+    pulsar: Pulsar, kind: str, words: tuple[str, ...], tmp_path: Path, capsys: Any
+) -> None:
+    pulsar.run_with()
+    own, said = unanswered(kind, pulsar, tmp_path)
+    admin = {"cluster": "standalone", "url": [pulsar.url], "namespaces": ["public/default"]}
+    config = tmp_path / "weir.yaml"
+    config.write_text(
+        yaml.safe_dump(
+            {
+                "warehouse": str(tmp_path / "wh"),
+                "metrics": None,
+                "source": {
+                    "format": "pulsar_admin",
+                    "admin": {**admin, "retries": 0, "timeout_ms": 5000, **own},
+                },
+            }
+        )
+    )
+    code = main([*words, "--config", str(config)])
+    out, err = capsys.readouterr()
+    print(out, err)
+    assert code == 2 and said in out + err and "Traceback" not in err

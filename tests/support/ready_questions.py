@@ -1356,7 +1356,8 @@ CASES = {
             },
         ],
     ),
-    # Acknowledged as a whole, up to the last chunk, not at all, in part, and in part just now.
+    # Acknowledged as a whole, up to the last chunk, not at all, in part, in part just now, and in part
+    # at last.
     "partial-acks": (
         {
             "chunk_messages": [
@@ -1366,18 +1367,32 @@ CASES = {
                 assembled("d", 31),
                 assembled("e", 41, topic=f"{TOPIC}-partition-3"),
                 assembled("f", 51, subscription="u"),
+                # twice, and nothing of its topic is acknowledged after a part of it
+                *(assembled("g", 61, topic=f"{TOPIC}x", complete_ms=START_MS + i) for i in (0, 1)),
             ],
             "events": [
                 *(acked(0, 1, n) for n in (1, 2, 3)),
                 acked(0, 1, 99, subscription="t", ack_cumulative=True),
                 acked(0, 1, 52, subscription="u", ack_cumulative=True),
                 acked(0, 1, 32),
+                acked(10, 1, 61, topic=f"{TOPIC}x"),
                 acked(70_000, 1, 42, topic=TOPIC.split("://")[1], partition=3),
                 acked(70_000, 1, 9),
             ],
         },
         {},
         [
+            {
+                **EAST,
+                "topic": f"{TOPIC}x",
+                "subscription": "s",
+                "consumer": "k",
+                "uuid": "g",
+                "chunks": 3,
+                "acknowledged": 1,
+                "first_unacknowledged": "1:62",
+                "newest_ack": "2023-11-14T22:14:00.010Z",
+            },
             {
                 **EAST,
                 "topic": TOPIC,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from app.show.report.model import Action, Finding, JobFindings, Urgency
@@ -42,6 +42,8 @@ GIVEN_UP = frozenset(
 )
 """Outcomes that end a large message, by reason; a message may have several."""
 STALLED = "stalled"
+MOST_ROWS = 10_000
+RUNBOOK = "app/jobs/chunks/runbooks/chunk-messages-lost.md"
 MESSAGES = ("large message", "large messages")
 DELIVERIES = (
     "delivery of a large message to a subscription",
@@ -61,23 +63,49 @@ def large_message_finding(
         return None
     producers = {_message(r): r["producer_name"] for r in incomplete}
     consumers = {_message(r): r["consumer"] for r in events if r["outcome"] in LOST}
+    heads = _stalled_heads(incomplete, fates)
     parts = [
         _part(fates["expired"], "never got {its} last chunk", "producer", producers),
         _part(fates["lost"], "{was} given up because of a lost chunk", "consumer", consumers),
         _part(fates["given_up"], "{was} given up for other reasons"),
         _part(fates["waiting"], "{waits} for a chunk", "producer", producers),
-        *_stalled_parts(_stalled_heads(incomplete, fates)),
+        *_stalled_parts(heads),
     ]
     # A message counts once per subscription; with one of them each, these are the messages.
     once = len({(m[0], m[1], m[3]) for m in known}) == len(known)
     complete = len(fates["complete"])
     arrived = "all" if complete == len(known) > 1 else f"{complete:,}"
-    result = ", ".join(part for part in parts if part)
+    result = ", ".join(filter(None, parts))
     count = counted(len(known), *(MESSAGES if once else DELIVERIES))
-    sentence = f"Of {count} {arrived} arrived complete{'; ' if result else ''}{result}."
     return Finding(
-        sentence, _actions(fates, producers, consumers, _stalled_heads(incomplete, fates))
+        f"Of {count} {arrived} arrived complete{'; ' if result else ''}{result}.",
+        _actions(fates, producers, consumers, heads),
     )
+
+
+def partial_findings(rows: Sequence[Row]) -> list[Finding]:
+    """Large messages that a redelivery cannot complete, from rows of `partial-acks`."""
+    if not rows:
+        return []
+    newest, one = rows[0], len(rows) == 1
+    which = f"{counted(len(rows), *MESSAGES)} {'is' if one else 'are'} acknowledged in part"
+    return [
+        Finding(
+            f"{which}{_named('consumer', [row['consumer'] for row in rows])}: after a redelivery the"
+            f" rest of {'it' if one else 'them'} makes no message.",
+            [
+                Action(
+                    f"Let {newest['consumer'] or 'its consumer'} of {short(newest['topic'])}"
+                    " acknowledge large messages whole, by the id that its client gives",
+                    f"{which}, the newest at {newest['first_unacknowledged']}",
+                    Urgency.LOSS,
+                    cluster=newest["cluster"],
+                    topic=newest["topic"],
+                    runbook=RUNBOOK,
+                )
+            ],
+        )
+    ]
 
 
 def _fates(
@@ -91,9 +119,8 @@ def _fates(
             for r in events
             if r["outcome"] in outcomes and (r["outcome"] != SHARED_ORPHAN or r["acks"])
         }
-    newest: dict[str, int] = {}
-    for row in incomplete:
-        newest[row["cluster"]] = max(newest.get(row["cluster"], 0), row["window_start_ms"])
+    ends = sorted((row["window_start_ms"], row["cluster"]) for row in incomplete)
+    newest = {cluster: start_ms for start_ms, cluster in ends}
     for name, state in (("stalled", STALLED), ("waiting", "assembling")):
         fates[name] = {
             _message(r)
@@ -133,7 +160,6 @@ def _actions(
     heads: Iterable[tuple[Row, int]],
 ) -> list[Action]:
     """What to do about stalled subscriptions, lost messages and those that were never finished."""
-    lost = "app/jobs/chunks/runbooks/chunk-messages-lost.md"
     result = [
         Action(
             f"Skip the chunk at {head['stalled_at']} of {short(head['topic'])} for subscription "
@@ -152,7 +178,7 @@ def _actions(
         (
             "lost",
             "Raise maxPendingChunkedMessage of",
-            "given up because of a lost chunk",
+            "{was} given up because of a lost chunk",
             "consumer",
             consumers,
         ),
@@ -168,16 +194,15 @@ def _actions(
         if messages:
             one = min(messages)
             who = _named(noun, [names.get(m) for m in messages]).strip(" ()") or f"its {noun}"
-            count = counted(len(messages), *MESSAGES)
-            passive = f"{was(len(messages))} " if fate == "lost" else ""
+            reason = reason.format(was=was(len(messages)))
             result.append(
                 Action(
                     f"{remedy} {who} of {short(one[1])}",
-                    f"{count} {passive}{reason}",
+                    f"{counted(len(messages), *MESSAGES)} {reason}",
                     Urgency.LOSS,
                     cluster=one[0],
                     topic=one[1],
-                    runbook=lost,
+                    runbook=RUNBOOK,
                 )
             )
     return result
@@ -210,12 +235,16 @@ def _named(noun: str, names: list[str | None]) -> str:
 
 
 def _findings(reader: ReportReader) -> list[Finding]:
+    messages = reader.columns("chunk_messages", MESSAGE_COLUMNS)
     finding = large_message_finding(
-        reader.columns("chunk_messages", MESSAGE_COLUMNS),
+        messages,
         reader.columns("chunk_events", CHUNK_EVENT_COLUMNS),
         reader.columns("incomplete_messages", INCOMPLETE_COLUMNS),
     )
-    return [] if finding is None else [finding]
+    return [
+        *([] if finding is None else [finding]),
+        *partial_findings(messages and reader.ask("partial-acks", MOST_ROWS)),
+    ]
 
 
 FINDINGS = (JobFindings(30, _findings),)

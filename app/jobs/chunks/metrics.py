@@ -48,30 +48,30 @@ class ChunkMetrics(MetricsPart):
             for (cluster,) in rows(fresh, "SELECT DISTINCT cluster FROM chunk_state")
             for outcome in LOST
         )
-        for cluster, topic, subscription, consumer, *values in rows(
-            fresh,
-            """
-            SELECT cluster, topic, subscription, consumer, window_start_ms, window_ms, contexts,
-              leaked, buffered_bytes, oldest_age_ms
-            FROM chunk_state ORDER BY window_start_ms, row_no
-        """,
-        ):
-            self._newest[labels((cluster, topic, subscription, consumer))] = tuple(values)
-        for found, sql in (
+        for found, count, sql in (
+            (
+                self._newest,
+                4,
+                "SELECT cluster, topic, subscription, consumer, window_start_ms, window_ms,"
+                " contexts, leaked, buffered_bytes, oldest_age_ms"
+                " FROM chunk_state ORDER BY window_start_ms, row_no",
+            ),
             (
                 self._rates,
+                2,
                 "SELECT cluster, topic, window_start_ms, window_ms, chunked_message_rate"
                 " FROM chunk_topic_stats ORDER BY window_start_ms",
             ),
             (
                 self._stalled,
+                2,
                 "SELECT cluster, topic, window_start_ms, window_ms, count(*)"
                 " FROM incomplete_messages WHERE state = 'stalled'"
                 " GROUP BY ALL ORDER BY window_start_ms",
             ),
         ):
-            for cluster, topic, *values in rows(fresh, sql):
-                found[labels((cluster, topic))] = tuple(values)
+            for row in rows(fresh, sql):
+                found[labels(row[:count])] = tuple(row[count:])
         # Shards end a window at different commits: a row counts until it is two behind.
         front: dict[str, int] = {}
         parts = self._newest, self._rates, self._stalled

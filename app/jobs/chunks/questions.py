@@ -77,8 +77,8 @@ LIMIT $rows
 """.strip()
 
 # The acknowledgement of a large message names all its chunks at once. A cumulative one covers what
-# is before it, chunks of other messages too; the newest minute of a topic is left out, in which one
-# may be half-way.
+# is before it, chunks of other messages too; the newest minute of a cluster is left out, in which one
+# may be half-way. A message that was delivered twice is one.
 _PARTIAL = """
 WITH acks AS (
   SELECT cluster, subscription, ledger_id, entry_id, coalesce(ack_cumulative, false) AS cumulative,
@@ -95,6 +95,7 @@ WITH acks AS (
     SELECT cluster, topic, subscription, consumer, uuid, complete_ms,
       unnest(positions) AS position
     FROM chunk_messages WHERE complete_ms >= $since AND complete_ms < $until
+    QUALIFY complete_ms = max(complete_ms) OVER (PARTITION BY cluster, topic, subscription, uuid)
   )
 ), single AS (
   SELECT c.cluster, c.topic, c.subscription, c.position, max(a.ts_wall_ms) AS ack_ms
@@ -112,13 +113,16 @@ WITH acks AS (
   FROM chunks AS c
   LEFT JOIN single AS s USING (cluster, topic, subscription, position)
   LEFT JOIN up_to AS u USING (cluster, topic, subscription)
-), newest AS (SELECT cluster, topic, max(ts_wall_ms) AS ms FROM acks GROUP BY ALL)
+), newest AS (
+  SELECT cluster, max(ts_wall_ms) AS ms FROM events
+  WHERE ts_wall_ms >= $since AND ts_wall_ms < $until GROUP BY ALL
+)
 SELECT cluster, topic, subscription, consumer, uuid, count(*) AS chunks,
   count(ack_ms) AS acknowledged,
   arg_min(position, place) FILTER (WHERE ack_ms IS NULL) AS first_unacknowledged,
   epoch_ms(max(ack_ms)) AS newest_ack
-FROM told JOIN newest AS n USING (cluster, topic)
-GROUP BY cluster, topic, subscription, consumer, uuid, complete_ms, n.ms
+FROM told JOIN newest AS n USING (cluster)
+GROUP BY cluster, topic, subscription, consumer, uuid, n.ms
 HAVING count(ack_ms) BETWEEN 1 AND count(*) - 1 AND max(ack_ms) < n.ms - 60000
 ORDER BY newest_ack DESC, cluster, topic, subscription, uuid
 LIMIT $rows

@@ -45,30 +45,25 @@ def large_messages(reader: ReportReader) -> ReportSection:
     key, title = "large-messages", "Large messages"
     fates = reader.rows(_FATES)
     if not fates:
-        why = reader.nothing_in("chunk_messages", "incomplete_messages")
-        return ReportSection(key, title, [why], tile=_tile(0, 0))
-    by_topic: dict[str, int] = {}
-    for row in fates:
-        by_topic[row["topic"]] = by_topic.get(row["topic"], 0) + (
-            row["value"] if row["kind"] == FATES[2] else 0
-        )
-    worst = sorted(by_topic, key=lambda topic: (-by_topic[topic], topic))[:TOP]
+        why = [reader.nothing_in("chunk_messages", "incomplete_messages")]
+        return ReportSection(key, title, why, tile=_tile(0, 0))
     counts = {(row["topic"], row["kind"]): row["value"] for row in fates}
+    by_topic = {topic: counts.get((topic, FATES[2]), 0) for topic, _ in counts}
+    worst = sorted(by_topic, key=lambda topic: (-by_topic[topic], topic))[:TOP]
     chart = [
         {"name": short(topic), "kind": kind, "value": counts.get((topic, kind), 0)}
         for topic in worst
         for kind in FATES
     ]
     waiting = reader.ask("incomplete-messages", TOP)
-    total = sum(counts.values())
     gone = sum(by_topic.values())
+    were = f"{'was' if gone == 1 else 'were'} lost"
     texts = [
-        f"Of {counted(total, 'delivery', 'deliveries')} of a large message to a subscription, "
-        f"{gone:,} {'was' if gone == 1 else 'were'} lost."
+        f"Of {counted(sum(counts.values()), 'delivery', 'deliveries')} of a large message to a"
+        f" subscription, {gone:,} {were}.",
+        *([] if waiting else ["None waits for a chunk at the end of the newest window."]),
     ]
     whose = [GridColumn("topic", "topic", "topic"), GridColumn("subscription", "subscription")]
-    if not waiting:
-        texts.append("None waits for a chunk at the end of the newest window.")
     parts = filled(
         Chart(
             "Outcomes",
@@ -120,9 +115,7 @@ def large_messages(reader: ReportReader) -> ReportSection:
         ),
     )
     whole = sum(count for (_, kind), count in counts.items() if kind == FATES[0])
-    verdict = (
-        f"{counted(gone, 'large message')} {'was' if gone == 1 else 'were'} lost" if gone else ""
-    )
+    verdict = f"{counted(gone, 'large message')} {were}" if gone else ""
     return ReportSection(key, title, texts, parts, _tile(gone, whole), verdict)
 
 

@@ -28,7 +28,7 @@ from app.read.relations import (
 from app.show.report.model import Row
 from app.tables.definitions import TABLES, VIEWS
 
-UNREAD = frozenset({"events", "chunk_payloads", "chunk_payload_releases"})
+UNREAD = frozenset({"chunk_payloads", "chunk_payload_releases"})
 FUNCTIONS = "weir_topic_tenant(topic)"
 """A call of one of Weir's functions: some questions need them."""
 

@@ -85,7 +85,7 @@ class AdminPoller(Polling):
     def check(self) -> str | None:
         """UserError for a broker that does not answer, or refuses the token; nothing is written.
 
-        Returns what is worth a note about the cluster's name and its ages.
+        Returns what is worth a note about a topic that does not answer, the cluster's name and ages.
         """
         note = None
         plan = self._plan(None)
@@ -99,8 +99,9 @@ class AdminPoller(Polling):
                     self._client.session().get(f"{topic_path(topic)}/internalStats")
                 except NotAllowed:
                     raise
-                except (Unanswered, NotThere):
-                    pass  # other problems of a topic do not prevent the start
+                except (Unanswered, NotThere) as error:
+                    # it does not prevent the start
+                    note = "; ".join(filter(None, [f"{topic}: {error}", note]))
         if problems:
             where = ", ".join(self._settings.url)
             known = problems[0].startswith(WHERE)

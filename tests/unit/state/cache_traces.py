@@ -119,6 +119,7 @@ VARIANT_VALUES: dict[str, tuple[Any, ...]] = {
     "decrement_on_mark_delete": (False, True),
     "settings_applied_at_start": (True, False),
     "grace_ms": (0, 10, 1500),
+    "storage_reads": ("all", "as_broker"),
     SIZE_MB: (1000 / MIB, 600 / MIB, 0),
     WATERMARK: (0.9, 0.5),
     INTERVAL_MS: (10, 7, 1000),

@@ -16,6 +16,7 @@ TOPIC = "persistent://t/ns/a"
 READS: dict[str, Any] = {
     "extra_outputs": ("cache_evictions", "cache_reads"),
     "release_event": "entry_released",
+    "storage_reads": "all",
 }
 
 

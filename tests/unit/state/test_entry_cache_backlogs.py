@@ -13,6 +13,7 @@ import pytest
 from state.engine import codec
 from state.engine.reach import Reach
 from state.entry_cache import shard
+from state.entry_cache.declaration import STATE_VERSION
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.settings import (
     BACKLOG_BETWEEN,
@@ -268,7 +269,58 @@ def test_ledgers_and_backlogs_are_in_the_state() -> None:
 def test_a_state_without_ledgers_is_refused() -> None:
     states: list[bytes] = []
     play([topic({"a": 9})], FIFO, states=states)
-    old = codec.encode("entry_cache", 1, codec.decode("entry_cache", 4, states[-1]))
+    old = codec.encode("entry_cache", 1, codec.decode("entry_cache", STATE_VERSION, states[-1]))
     with pytest.raises(codec.StateFormatError) as refused:
         shard.Brokers((), (), data=old)
-    assert str(refused.value) == "state of entry_cache has version 1, this release reads 4"
+    assert (
+        str(refused.value)
+        == f"state of entry_cache has version 1, this release reads {STATE_VERSION}"
+    )
+
+
+# -- as a broker 4.2.4 does ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("policy", "own", "limit", "is_cached"),
+    [
+        ("expected_reads", {}, keys(0, 1000, 1000), True),
+        ("expected_reads_stash", {"active": True}, keys(0, 1000, 1000), True),
+        ("expected_reads", {"active": False}, keys(0, 1000, 1000), False),
+        ("expected_reads", {"active": False}, keys(1, 1, 5), False),
+        # without expected reads the keys alone decide, whatever the broker says of the cursor
+        ("fifo", {}, keys(0, 1000, 1000), False),
+        ("proportional", {"active": True}, keys(0, 1, 5), False),
+        ("fifo", {"active": False}, keys(1, 1, 5), True),
+        ("proportional", {"active": True}, keys(1, 1, 5), True),
+        ("fifo", {"active": True}, keys(2, 1, 5), False),
+        ("fifo", {"durable": False}, keys(1, 1, 5), False),
+        ("lru", {"active": False}, keys(0, 1, 5), True),
+    ],
+)
+def test_a_broker_keeps_some_reads_from_storage(
+    policy: str, own: dict[str, Any], limit: dict[str, int], is_cached: bool
+) -> None:
+    params = {**READS, "policy": policy, **limit, "storage_reads": "as_broker"}
+    found = cached(topic({"a": 9, "b": 7}, **own), params)
+    assert found == {"a": is_cached, "b": is_cached}
+
+
+@pytest.mark.parametrize(("reads", "hits"), [("all", True), ("as_broker", False)])
+@pytest.mark.parametrize("policy", ["expected_reads", "fifo"])
+def test_a_replay_reads_entries_that_are_not_kept(policy: str, reads: str, hits: bool) -> None:
+    params = {**READS, "policy": policy, **keys(1, 1, 5), "storage_reads": reads}
+    rows = same(
+        [
+            *topic({"a": 9, "b": 7}),
+            cursor(0, "behind", "0:0"),
+            of_entry("replay_queued", MINUTE, 3, subscription="a"),
+            read(MINUTE + 2, 3, "a"),
+            read(MINUTE + 3, 3, "other"),
+        ],
+        params,
+    )["cache_reads"]
+    assert [(row["reader_kind"], row["hit"]) for row in rows] == [
+        ("replay", False),
+        ("catch_up", hits),
+    ]

@@ -115,6 +115,7 @@ CASES: dict[tuple[str, Any], tuple[dict[str, Any], list[Row]]] = {
         ],
     ),
     ("grace_ms", 100): ({}, ALONE),
+    ("storage_reads", "as_broker"): (FIFO, BACKLOGGED),
     ("max_bytes", 1000): ({}, TIGHT),
     (SIZE_MB, 0.001): ({}, TIGHT),
     (WATERMARK, 0.5): ({**FIFO, "max_bytes": 1000}, TIGHT),

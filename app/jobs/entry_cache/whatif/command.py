@@ -9,7 +9,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,12 +50,7 @@ DEFAULT = "expected_reads"
 OPTIMUM = "belady"
 UNBOUNDED = "expected_reads_stash"
 """The policy whose cache may exceed its size."""
-KEPT = (
-    "Reads from storage are kept here. A broker keeps none of a cursor that is not active, and where"
-    " it does not count expected reads, none at all while"
-    " managedLedgerMinimumBacklogCursorsForCaching is 0 (its default)."
-)
-EQUAL = "Equal lines of one policy: what was varied changes nothing on this trace."
+EQUAL = "Equal lines of {}: what was varied changes nothing there on this trace."
 EXCEEDED = 1.1
 """Multiple of its size above which a note is printed; any cache briefly holds one more entry."""
 
@@ -181,12 +176,13 @@ def lines(result: Result) -> list[str]:
         "Hit ratio (%) by the size of each broker's cache:",
         "",
         *_aligned([["policy", *map(size_text, sizes)], *shown]),
-        *_remarks(result, max(alike.values()) > 1),
+        *_remarks(result, dict.fromkeys(key[0] for key, count in alike.items() if count > 1)),
     ]
 
 
-def _remarks(result: Result, has_equal: bool) -> list[str]:
-    remarks = [EQUAL, KEPT] if has_equal else [KEPT]
+def _remarks(result: Result, equal: Iterable[str]) -> list[str]:
+    names = ", ".join(equal)
+    remarks = [EQUAL.format(names)] if names else []
     for point in result.points:
         if point.curve.policy != UNBOUNDED or point.max_bytes is None:
             continue
@@ -202,7 +198,7 @@ def _remarks(result: Result, has_equal: bool) -> list[str]:
             f"Left out, by the event contract: {counted(result.trace.refused, 'record')}"
             " of the files."
         )
-    return ["", *remarks]
+    return ["", *remarks] if remarks else []
 
 
 def _subtitle(result: Result) -> str:

@@ -180,21 +180,32 @@ def test_topics_of_other_intervals_are_evaluated_by_their_own(firing):
 )
 def test_a_quota_is_predicted_within_the_hour(firing, left, fires):
     expected = [(PREDICTED, TOPIC, "s", 0, left)] if fires else []
-    assert firing([check(0)], [subscription(0, left)]) == expected
+    assert firing(checks(range(4)), [subscription(i, left) for i in range(4)]) == expected
 
 
 def test_a_prediction_holds_until_the_next_check(firing):
-    assert firing([check(0)], [subscription(0, 3000.0), subscription(0, 5000.0, "t")]) == [
+    rows = [subscription(i, 3000.0) for i in range(4)]
+    assert firing(checks(range(4)), [*rows, subscription(3, 5000.0, "t")]) == [
         (PREDICTED, TOPIC, "s", 0, 3000.0)
     ]
-    assert firing([check(1)], [subscription(1, 2000.0), subscription(1, 100.0, "t")]) == [
+    rows = [
+        subscription(i, left, name) for i in range(4, 8) for name, left in (("s", 9.0), ("t", 7.0))
+    ]
+    assert firing(checks(range(4, 8)), rows) == [
         (PREDICTED, TOPIC, "s", 0, 3000.0),
-        (PREDICTED, TOPIC, "t", MINUTE, 100.0),
+        (PREDICTED, TOPIC, "t", 4 * MINUTE, 7.0),
     ]
-    assert firing([check(2)], [subscription(2, 0.0)]) == [], "one is over it, one is gone"
-    assert firing([check(3)], [subscription(3, 40.0)]) == [
-        (PREDICTED, TOPIC, "s", 3 * MINUTE, 40.0)
+    assert firing([check(8)], [subscription(8, 0.0)]) == [], "one is over it, one is gone"
+    assert firing(checks(range(9, 13)), [subscription(i, 40.0) for i in range(9, 13)]) == [
+        (PREDICTED, TOPIC, "s", 9 * MINUTE, 40.0)
     ]
+
+
+def test_a_burst_is_no_prediction(firing):
+    """The median of the slopes between three or four checks is above 0 after one of them."""
+    for i in range(8):
+        left = 2351.0 if i in (2, 3) else None
+        assert firing([check(i)], [subscription(i, left)]) == []
 
 
 def test_a_prediction_ends_where_the_quota_is_near(firing):
@@ -328,8 +339,9 @@ def test_what_the_broker_shows_is_said(firing):
     assert found["firing"][0]["summary"].endswith(
         "; s is furthest behind (1 transaction is open on the topic)"
     )
-    rows = [check(minute) for minute in range(3)]
-    found = firing(rows, [subscription(m, 600.0, **told) for m in range(3)], whole=True)
+    words = [*["2 transactions are open"] * 3, *told.values()]  # one alert, whatever they are
+    rows = [subscription(m, 600.0, remarks=text) for m, text in enumerate(words, 1)]
+    found = firing(checks(range(1, 5)), rows, whole=True)
     assert (
         "s (1 transaction is open on the topic) will reach a backlog quota"
         in (found["firing"][0]["summary"])

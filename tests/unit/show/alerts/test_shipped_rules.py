@@ -756,6 +756,33 @@ def test_every_rule_reads_the_tables_of_the_warehouse_and_has_a_summary():
         assert "{since}" in rule.summary, rule.name
 
 
+NAMES = {
+    *("cluster", "broker", "topic", "subscription", "consumer", "group", "partition", "producer"),
+    *(
+        "entity",
+        "limiter",
+        "limiter_name",
+        "quota",
+        "quota_type",
+        "principal",
+        "client",
+        "client_id",
+    ),
+    *("user", "kind", "policy", "size", "bound_level", "source_feed", "state", "table_name", "job"),
+    *("reason_code", "query", "measure"),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_an_alert_is_known_by_names_and_not_by_words_that_change(name, tmp_warehouse):
+    Path(tmp_warehouse, "_weir").mkdir(parents=True)
+    rule = RULES[name]
+    with connect(Warehouse(tmp_warehouse), rule.sql) as connection:
+        shown = [column[0] for column in connection.execute(rule.sql).description]
+    own = {*shown} - {"start_ms", "end_ms", "value", "severity"}
+    assert {*(own if rule.labels is None else rule.labels)} <= NAMES
+
+
 def test_the_rule_and_the_configuration_of_the_page_on_alerts_are_valid(make_settings, tmp_path):
     page = (ROOT / "docs" / "alerts.md").read_text("utf-8")
     rules, config = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)

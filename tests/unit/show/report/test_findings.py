@@ -41,7 +41,7 @@ from app.show.report.text import runbook_page
 from app.tables.definitions import TABLES
 from app.tables.run_lock import only_run
 from app.terminal.amounts import duration
-from tests.support.ready_questions import changed
+from tests.support.ready_questions import CASES, changed, put
 from tests.support.throttle_rows import frame, window, write
 
 Row = dict[str, Any]
@@ -303,6 +303,23 @@ def _fill(warehouse: Path) -> None:
     write(str(warehouse), "backlog_checks", [{**_check(1), "ts_wall_ms": 1, "row_no": 0}])
     soon = {**_reaches(1, 600.0), "ts_wall_ms": 1, "row_no": 0}
     write(str(warehouse), "backlog_subscriptions", [soon])
+
+
+def test_a_large_message_that_is_acknowledged_in_part_is_a_finding(tmp_path: Path) -> None:
+    """The same ones that the question lists; none where whole messages are acknowledged."""
+    tables, _, listed = CASES["partial-acks"]
+    put(str(tmp_path), tables)
+    reader = _reader(tmp_path)
+    assert _said(all_findings(reader))[1:] == [
+        f"{len(listed)} large messages are acknowledged in part (consumer k): after a redelivery the"
+        " rest of them makes no message."
+    ]
+    (row,) = actions_of(all_findings(reader), reader)
+    assert row["remedy"] == (
+        f"Let k of {listed[0]['topic'].split('://')[1]} acknowledge large messages whole, by the id"
+        " that its client gives"
+    )
+    assert row["reason"] == "3 large messages are acknowledged in part, the newest at 1:62"
 
 
 def test_what_is_lost_soon_comes_first_and_a_culprit_without_victims_last(tmp_path: Path) -> None:
