@@ -192,10 +192,15 @@ class GroupsClient:
         return open_at(self._connected(), stable, deadline, problems)
 
     def held(
-        self, stood: Collection[Held], since_ms: int, deadline: float, problems: list[str]
+        self,
+        stood: Collection[Held],
+        before: Mapping[Held, OpenTransaction],
+        since_ms: int,
+        deadline: float,
+        problems: list[str],
     ) -> dict[Held, OpenTransaction]:
         """Of groups that stand in partitions those whose next offset is in an open transaction."""
-        return held(self._connected(), stood, since_ms, deadline, problems)
+        return held(self._connected(), stood, before, since_ms, deadline, problems)
 
     def deadline_in(self, seconds: float) -> float:
         """The end of a time that begins once there is a client."""
