@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.sources.kafka.kafka_client import KafkaClient
 from app.sources.kafka.offsets import PENDING_OFFSETS, SHARE, OffsetAnswers, OpenTransaction, Place
+from app.sources.kafka.turns import share
 from app.sources.polling import Unanswered, noted
 
 if TYPE_CHECKING:
@@ -90,12 +91,10 @@ def open_at(
     if not producers:
         return {}
     by_producer = coordinated(client, set(producers.values()), deadline)
-    transactions = {}
+    transactions = {place: OpenTransaction(pid) for place, pid in producers.items()}
     for place, pid in producers.items():
         each = by_producer.get(pid)
-        if each is None or place not in each.partitions:
-            transactions[place] = OpenTransaction(pid)
-        else:
+        if each is not None and place in each.partitions:
             transactions[place] = OpenTransaction(pid, each.transactional_id, each.start_ms)
     return transactions
 
@@ -111,7 +110,7 @@ def held(
     """Of groups that stand in partitions those whose next offset is in a transaction that was open at
     `since_ms`; one without a name where more than one may have it. Where an answer is missing, those
     that were held `before` are so still."""
-    names, missing = client.transactions((), deadline, OPEN)
+    names, missing = client.transactions((), share(deadline, 2), OPEN)
     missing = [text for text in missing if "UnsupportedVersion" not in text]  # brokers before 3.0
     if len(names) > MOST_NAMED:
         problems.append(
