@@ -610,7 +610,11 @@ def take_rate(w: World, f: Feed, i: Int) -> None:
         if not e["rate_max"] >= rate:
             e["rate_max"] = rate
         over = not reported and rate > bound
-    if over or (reported and f.throttle_avg[i] != NULL and f.throttle_avg[i] > 0):
+    # A mean of a minute outlives its limit; where no limit is known at all, it is all there is.
+    if over or (
+        (reported and f.throttle_avg[i] != NULL and f.throttle_avg[i] > 0)
+        and (bound == bound or w.keys[key]["kinds"] == 0)
+    ):
         e["throttled"] += 1
 
 

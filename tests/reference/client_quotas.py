@@ -482,9 +482,11 @@ class Broker:
             bound = r["bound_milli"] / 1000.0 if r["bound_milli"] > 0 else 2.0**63
         e = self._window(r, Charge(name, 0.0, entity, bound, level), "metrics")
         e["requests"] += 1
-        over = (r.get("throttle_avg_milli") or 0) > 0 or (
-            name == "controller_mutation" and r["value_milli"] < 0
+        # A mean of a minute outlives its limit; where no limit is known at all, it is all there is.
+        over = (r.get("throttle_avg_milli") or 0) > 0 and (
+            bound is not None or not any(map(self._limits.is_measured, TYPES))
         )
+        over = over or (name == "controller_mutation" and r["value_milli"] < 0)
         if not reported:
             rated = bound is not None and name != "controller_mutation"
             over = rated and r["value_milli"] / 1000.0 > bound

@@ -55,7 +55,7 @@ class Cluster:
             (done,) = self.admin.alter_consumer_group_offsets(request).values()
             try:
                 return all(each.error is None for each in done.result(10).topic_partitions)
-            except KafkaException:
+            except (KafkaException, TimeoutError):
                 return False
 
         until(committed)

@@ -6,6 +6,7 @@ import gzip
 import json
 import shutil
 import subprocess
+import sys
 import time
 from collections import Counter
 from contextlib import AbstractContextManager
@@ -34,6 +35,19 @@ public class Commits { public static void main(String[] a) throws Exception {
 """
 SET = requests.AlterConfigOpType.SET
 Place = tuple[str, int]
+LATE_S = 60
+"""After this time an alert that is due has fired."""
+
+
+def weir(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A command on the warehouse."""
+    return subprocess.run(
+        [sys.executable, "-m", "app.cli", *words, "--config", str(file)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
 
 
 class Life:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -25,7 +24,7 @@ from app.show.reconcile.comparing import one_round
 from app.show.reconcile.spans import differs
 from app.tables.small_files import RECONCILE, read_text, write_text
 from tests.servers.kafka_groups import until
-from tests.servers.kafka_life import Life
+from tests.servers.kafka_life import LATE_S, Life, weir
 from tests.support.backlog_views import stored
 from tests.support.servers.kafka import Kafka
 from tests.support.servers.process import Server, serving
@@ -40,8 +39,6 @@ OFTEN = {
 """Of the broker: what it does in minutes otherwise."""
 FOR_S = {"group-ahead": 120, "group-without-offset": 300}
 """How long a condition lasts before it fires; at once with other rules."""
-LATE_S = 60
-"""After this time an alert that is due has fired."""
 Alert = tuple[str, str, str]
 """Rule, group and topic."""
 
@@ -91,17 +88,6 @@ def newest(config: Any, table: str) -> dict[tuple[str, str | None, int | None], 
     """The last row of each group and partition."""
     rows = sorted(stored(config, [table])[table], key=lambda r: (r["pass_ms"], r["row_no"]))
     return {(r["group"], r["topic"], r["partition"]): r for r in rows}
-
-
-def weir(file: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command on the warehouse."""
-    return subprocess.run(
-        [sys.executable, "-m", "app.cli", *words, "--config", str(file)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
 
 
 def alerts(config: Settings) -> tuple[set[Alert], set[Alert]]:

@@ -131,7 +131,7 @@ def test_a_broker_that_hangs_costs_its_own_partitions(
         assert [n for (n,) in of_kind(second, "cursor_state", "partition")] == [0, 2]
         assert poller.last.skipped == 2
         about = {text.partition(":")[0] for text in poller.last.problems}
-        lists = {"the list of groups", "pending offsets"}  # all brokers are asked for them
+        lists = {"the list of groups", "the list of transactions"}  # all brokers are asked for them
         assert about == lists | {f"partition {pair.topic}/{n}" for n in (1, 3)}
         until(lambda: bool(records(poller.poll_once(now_ms()))) and not poller.last.problems)
         assert poller.last.skipped == 0

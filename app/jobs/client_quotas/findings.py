@@ -94,7 +94,12 @@ def _brokers(row: Row) -> str:
 
 
 def _bound(row: Row) -> str:
-    return f"{number_text(row['bound'])} {CHARGED[row['quota_type']][1]}"
+    # Whoever may not read limits sees that brokers throttle.
+    return (
+        "unknown size"
+        if row["bound"] is None
+        else f"{number_text(row['bound'])} {CHARGED[row['quota_type']][1]}"
+    )
 
 
 def _starves(row: Row) -> bool:

@@ -44,8 +44,8 @@ WITH requests AS (
 ), measured AS (
   SELECT s.cluster, CASE WHEN s.user <> '' THEN concat('User:', s.user) ELSE '' END AS principal,
     s.client AS client_id, s.user AS name, CAST(NULL AS BIGINT) AS requests,
-    CAST(least(sum(CASE WHEN s.quota_type IN ('produce', 'fetch')
-      THEN s.rate_avg * s.window_ms / 1000 END), 9e18) AS BIGINT) AS bytes,
+    CAST(nullif(least(coalesce(sum(CASE WHEN s.quota_type IN ('produce', 'fetch')
+      THEN s.rate_avg * s.window_ms / 1000 END), -1), 9e18), -1) AS BIGINT) AS bytes,
     sum(CASE WHEN s.quota_type = 'request' THEN s.rate_avg * s.window_ms / 100 END)
       AS handler_time_ms,
     count(DISTINCT s.broker) AS brokers, max(s.window_start_ms) AS newest_ms

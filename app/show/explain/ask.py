@@ -256,11 +256,11 @@ def unknown(reader: SnapshotReader, ask: Ask) -> UserError | None:
     )
     if not unions:
         return None
-    sql = f"""SELECT coalesce(nullif(name, ''), '\"\"') AS name,
+    sql = f"""SELECT name,
       regexp_replace(lower(name), '^[a-z-]+://', '') AS known,
       contains(known, $wanted) AS within,
       levenshtein(known, $wanted) / greatest(length(known), length($wanted)) AS far
-    FROM ({unions}) WHERE name IS NOT NULL ORDER BY within DESC, far, name LIMIT 3"""
+    FROM ({unions}) WHERE name <> '' ORDER BY within DESC, far, name LIMIT 3"""
     plain = re.sub("^[a-z-]+://", "", wanted.lower())
     found = reader.dicts(sql, used(sql, {**ask.params, "wanted": plain}))
     places = [f"{n} {v}" for n, v in (("cluster", ask.cluster), ("broker", ask.broker)) if v]

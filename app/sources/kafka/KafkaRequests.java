@@ -263,8 +263,8 @@ public final class KafkaRequests {
         return answers;
     }
 
-    /** The transactional ids of some producer ids, or without any of all, that are in some states, or
-     * without any in all. */
+    /** By broker the transactional ids of some producer ids, or without any of all, that are in some
+     * states, or without any in all. */
     public Answers transactions(String producerIds, String states, int timeoutMs) throws Exception {
         List wanted = new ArrayList();
         for (Object id : list(producerIds)) {
@@ -277,7 +277,9 @@ public final class KafkaRequests {
         ListTransactionsOptions options = new ListTransactionsOptions().filterProducerIds(wanted);
         options.filterStates(named);
         options.timeoutMs(Integer.valueOf(timeoutMs));
-        return new Answers().add(admin.listTransactions(options).all());
+        Answers answers = new Answers();
+        answers.byBroker = admin.listTransactions(options).byBrokerId();
+        return answers;
     }
 
     /** By transactional id its transaction, as the coordinator knows it. */
@@ -463,6 +465,7 @@ public final class KafkaRequests {
     public static final class Answers {
         List keys;
         boolean quotas;
+        KafkaFuture byBroker;
         private final List futures = new ArrayList();
         private KafkaFuture all;
 
@@ -480,10 +483,16 @@ public final class KafkaRequests {
 
         /** Whether all are there, after so long at most. */
         public boolean ready(int waitMs) throws Exception {
-            if (all == null) {
-                all = KafkaFuture.allOf((KafkaFuture[]) futures.toArray(new KafkaFuture[0]));
-            }
             try {
+                if (byBroker != null && all == null) {
+                    futures.add(byBroker);  // should the brokers not be known
+                    Map known = (Map) byBroker.get((long) waitMs, TimeUnit.MILLISECONDS);
+                    futures.clear();
+                    futures.addAll(known.values());
+                }
+                if (all == null) {
+                    all = KafkaFuture.allOf((KafkaFuture[]) futures.toArray(new KafkaFuture[0]));
+                }
                 all.get((long) waitMs, TimeUnit.MILLISECONDS);
             } catch (TimeoutException error) {
                 return false;

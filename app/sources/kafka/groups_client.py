@@ -6,8 +6,8 @@ before the ends of logs, so that no group is ahead of its log. Share groups are 
 they have acknowledged is then that of no shorter log.
 
 A broker that does not answer delays what is asked of all brokers. So the time of a poll is divided:
-among the list of groups, the commits with the beginnings of logs, and the ends of logs with the
-settings. What was not answered comes first in the next poll.
+among the list of groups, the commits with the beginnings of logs, the ends of logs with the settings,
+and what follows from these. What was not answered comes first in the next poll.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ MOST_DESCRIBED = 500
 """Most groups whose consumers one poll asks for."""
 MOST_STABLE = 10_000
 """Most partitions whose last stable offset one poll asks for."""
-STAGES = 3
+STAGES = 4
 """Waits of a poll for all brokers."""
 _CONSUMERS = {
     "Stable": STABLE,
@@ -115,7 +115,7 @@ class GroupsClient:
         start = self._offsets(beginnings, places, answers, ends)
         begun = [place for place in places if place in start]
         share_groups = self._share_groups(answers, groups_there)
-        ends = share(deadline, 2) if share_groups else deadline
+        ends = share(deadline, STAGES - 2)
         following = client.offsets(begun, "next", ends)
         if self._settings.retention_as_quota:
             self._retention(client, answers, ends)
@@ -124,7 +124,7 @@ class GroupsClient:
             place: Log(start[place], max(start[place], offset)) for place, offset in end.items()
         }
         self._turns["partition"].end(answers.logs, places)
-        self._start_offsets(client, share_groups, shared, answers, deadline)
+        self._start_offsets(client, share_groups, shared, answers, share(deadline, 2))
         self._without_offset(groups_there, answers)
         return answers
 
@@ -192,10 +192,15 @@ class GroupsClient:
         return open_at(self._connected(), stable, deadline, problems)
 
     def held(
-        self, stood: Collection[Held], since_ms: int, deadline: float, problems: list[str]
+        self,
+        stood: Collection[Held],
+        before: Mapping[Held, OpenTransaction],
+        since_ms: int,
+        deadline: float,
+        problems: list[str],
     ) -> dict[Held, OpenTransaction]:
         """Of groups that stand in partitions those whose next offset is in an open transaction."""
-        return held(self._connected(), stood, since_ms, deadline, problems)
+        return held(self._connected(), stood, before, since_ms, deadline, problems)
 
     def deadline_in(self, seconds: float) -> float:
         """The end of a time that begins once there is a client."""

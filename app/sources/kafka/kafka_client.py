@@ -182,13 +182,13 @@ class KafkaClient:
 
     def transactions(
         self, ids: Collection[int], deadline: float, states: Sequence[str] = ()
-    ) -> list[tuple[str, int, str]]:
-        """[transactional id, producer id, state] of some producer ids, or without any of all, in some
-        states, or without any in all."""
+    ) -> tuple[list[str], list[str]]:
+        """The transactional ids of some producer ids, or without any of all, in some states, or without
+        any in all, as far as brokers answer; and why others do not."""
         asked = json.dumps(sorted(ids)), json.dumps(states)
-        listed = self._send("transactions", deadline, *asked)
-        ids_there: list[tuple[str, int, str]] = listed.only("the list of transactions", deadline)
-        return ids_there
+        values, errors = self._send("transactions", deadline, *asked).result(deadline)
+        names = sorted(str(name) for listed in values for name, _, _ in listed or ())
+        return names, [f"the list of transactions: {error.text}" for error in errors.values()]
 
     def described(self, transactional_ids: Sequence[str], deadline: float) -> Request:
         """Of each transactional id [producer id, epoch, state, timeout, begin or None, [topic,

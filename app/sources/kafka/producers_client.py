@@ -57,11 +57,9 @@ class ProducersClient:
         self._turns.end(states, asked)
         return states
 
-    def coordinated(
-        self, ids: Collection[int], deadline: float, problems: list[str]
-    ) -> dict[int, Coordinated]:
-        """By producer id what coordinators know of some of them; Unanswered without their lists."""
-        return coordinated(self._client, ids, deadline, problems)
+    def coordinated(self, ids: Collection[int], deadline: float) -> dict[int, Coordinated]:
+        """By producer id what coordinators know of some of them; Unanswered where one does not answer."""
+        return coordinated(self._client, ids, deadline)
 
     def grants(self, deadline: float) -> list[Grant]:
         """Who may write to which topics, by the cluster's ACLs; Unanswered without them."""

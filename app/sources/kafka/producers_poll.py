@@ -195,7 +195,7 @@ class ProducerPoller(Polling):
     ) -> Mapping[int, Coordinated] | None:
         """What coordinators know of producer ids; None without an answer."""
         with noted(problems):
-            return self._admin.coordinated(ids, deadline, problems)
+            return self._admin.coordinated(ids, deadline)
         return None
 
     def _keep_rows(self, table: str, unnumbered: list[Row]) -> None:

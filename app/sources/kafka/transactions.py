@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.sources.kafka.kafka_client import KafkaClient
 from app.sources.kafka.offsets import PENDING_OFFSETS, SHARE, OffsetAnswers, OpenTransaction, Place
+from app.sources.kafka.turns import share
 from app.sources.polling import Unanswered, noted
 
 if TYPE_CHECKING:
@@ -46,28 +47,32 @@ class Coordinated(NamedTuple):
 
 
 def coordinated(
-    client: KafkaClient,
-    ids: Collection[int],
-    deadline: float,
-    problems: list[str],
-    states: Sequence[str] = (),
+    client: KafkaClient, ids: Collection[int], deadline: float
 ) -> dict[int, Coordinated]:
-    """By producer id what coordinators know of some of them, or without any of all, in some states;
-    Unanswered without their lists.
+    """By producer id what coordinators know of some of them; Unanswered where one does not answer, since
+    its transactions would look like those of nobody.
 
     A transactional id that this user may not describe is left out, as one that does not exist.
     """
-    names = sorted(str(name) for name, _, _ in client.transactions(ids, deadline, states))
-    names = names if ids else names[:MOST_NAMED]
-    values, errors = client.described(names, deadline).result(deadline)
-    problems += [f"transaction {names[n]}: {error.text}" for n, error in errors.items()]
-    described = {}
-    for name, value in zip(names, values, strict=True):
-        if value is not None:
-            pid, epoch, state, timeout_ms, start_ms, pairs = value
-            places = frozenset(Place(*pair) for pair in pairs)
-            described[pid] = Coordinated(name, pid, epoch, state, timeout_ms, start_ms, places)
+    names, missing = client.transactions(ids, deadline)
+    described = _described(client, names, deadline, missing)
+    if missing:
+        raise Unanswered(missing[0])
     return described
+
+
+def _described(
+    client: KafkaClient, names: Sequence[str], deadline: float, missing: list[str]
+) -> dict[int, Coordinated]:
+    """By producer id what coordinators know of transactional ids; what is not answered is `missing`."""
+    values, errors = client.described(names, deadline).result(deadline)
+    missing += [f"transaction {names[n]}: {error.text}" for n, error in errors.items()]
+    described = [
+        Coordinated._make([name, *value[:-1], frozenset(Place(*pair) for pair in value[-1])])
+        for name, value in zip(names, values, strict=True)
+        if value is not None
+    ]
+    return {each.producer_id: each for each in described}
 
 
 def open_at(
@@ -85,13 +90,11 @@ def open_at(
     }
     if not producers:
         return {}
-    by_producer = coordinated(client, set(producers.values()), deadline, problems)
-    transactions = {}
+    by_producer = coordinated(client, set(producers.values()), deadline)
+    transactions = {place: OpenTransaction(pid) for place, pid in producers.items()}
     for place, pid in producers.items():
         each = by_producer.get(pid)
-        if each is None or place not in each.partitions:
-            transactions[place] = OpenTransaction(pid)
-        else:
+        if each is not None and place in each.partitions:
             transactions[place] = OpenTransaction(pid, each.transactional_id, each.start_ms)
     return transactions
 
@@ -99,45 +102,52 @@ def open_at(
 def held(
     client: KafkaClient,
     stood: Iterable[Held],
+    before: Mapping[Held, OpenTransaction],
     since_ms: int,
     deadline: float,
     problems: list[str],
 ) -> dict[Held, OpenTransaction]:
     """Of groups that stand in partitions those whose next offset is in a transaction that was open at
-    `since_ms`; one without a name where more than one may have it."""
-    try:
-        every = coordinated(client, (), deadline, problems, OPEN)
-    except Unanswered as error:
-        if "UnsupportedVersion" in str(error):  # brokers before 3.0
-            return {}
-        raise
+    `since_ms`; one without a name where more than one may have it. Where an answer is missing, those
+    that were held `before` are so still."""
+    names, missing = client.transactions((), share(deadline, 2), OPEN)
+    missing = [text for text in missing if "UnsupportedVersion" not in text]  # brokers before 3.0
+    if len(names) > MOST_NAMED:
+        problems.append(
+            f"pending offsets: {len(names) - MOST_NAMED:,} of {len(names):,} open transactions"
+            " are left out"
+        )
     open_in = [
         (
             place.partition,
             OpenTransaction(t.producer_id, t.transactional_id, t.start_ms, PENDING_OFFSETS),
         )
-        for t in every.values()
+        for t in _described(client, names[:MOST_NAMED], deadline, missing).values()
         for place in t.partitions
         if place.topic == OFFSETS and t.start_ms is not None and t.start_ms <= since_ms
     ]
-    if not open_in:
-        return {}
-    _, leaders = client.topics([OFFSETS], deadline).only(OFFSETS, deadline)
-    asked: dict[str, list[Place]] = {}
-    by_group: dict[str, list[OpenTransaction]] = {}
-    for group, place in stood:
-        partition = offsets_partition(group, len(leaders))
-        if found := [transaction for n, transaction in open_in if n == partition]:
-            by_group[group] = found if len(found) == 1 else [OpenTransaction(holds=PENDING_OFFSETS)]
-            asked.setdefault(group, []).append(place)
-    values, errors = client.settled(asked, deadline).result(deadline)
-    problems += [f"group {list(asked)[n]}: {error.text}" for n, error in errors.items()]
-    return {
-        (group, place): by_group[group][0]
-        for settled, (group, places) in zip(values, asked.items(), strict=True)
-        for place in (places if settled is not None else ())
-        if str(place.partition) not in settled.get(place.topic, {})
-    }
+    found: dict[Held, OpenTransaction] = {}
+    if open_in:
+        _, leaders = client.topics([OFFSETS], deadline).only(OFFSETS, deadline)
+        asked: dict[str, list[Place]] = {}
+        by_group: dict[str, OpenTransaction] = {}
+        for group, place in stood:
+            partition = offsets_partition(group, len(leaders))
+            if named := [transaction for n, transaction in open_in if n == partition]:
+                by_group[group] = (
+                    named[0] if len(named) == 1 else OpenTransaction(holds=PENDING_OFFSETS)
+                )
+                asked.setdefault(group, []).append(place)
+        values, errors = client.settled(asked, deadline).result(deadline)
+        missing += [f"group {list(asked)[n]}: {error.text}" for n, error in errors.items()]
+        found = {
+            (group, place): by_group[group]
+            for settled, (group, places) in zip(values, asked.items(), strict=True)
+            for place in (places if settled is not None else ())
+            if str(place.partition) not in settled.get(place.topic, {})
+        }
+    problems += missing
+    return {**before, **found} if missing else found
 
 
 def offsets_partition(group: str, partitions: int) -> int:
@@ -199,7 +209,7 @@ class Waiting:
         }
         if rest:
             with noted(answers.problems, "pending offsets: "):
-                pending = self._client.held(rest, since_ms, deadline, answers.problems)
+                pending = self._client.held(rest, pending, since_ms, deadline, answers.problems)
         named = {place: OpenTransaction() for _, place in waits}
         named |= {p: t for p, (at, t) in before.items() if p in named and at == stable[p]}
         unnamed = {place: stable[place] for place, t in named.items() if t.producer_id is None}

@@ -93,9 +93,10 @@ class Kafka:
         version: str = VERSION,
         joins: Kafka | None = None,
         plugins: Sequence[Path] = (),
+        options: Sequence[str] = (),
     ) -> None:
         """`properties` are further ones of the broker; `joins` is the first of a cluster of two,
-        `plugins` are jars beside those of the broker."""
+        `plugins` are jars beside those of the broker, `options` those of its JVM."""
         self._folder = folder
         self._port, self._secure, controller = free_ports(3)
         self._controller: int = controller if joins is None else joins._controller
@@ -125,6 +126,7 @@ class Kafka:
             "-Xms128m",
             "-Xmx512m",
             "-XX:+UseSerialGC",
+            *options,
             "-Djava.awt.headless=true",
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
             "-cp",

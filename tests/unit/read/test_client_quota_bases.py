@@ -243,3 +243,50 @@ def test_forecasts_and_suggestions_have_each_window_once(ask: Ask, basis: str) -
         *(() if basis == "metrics" else (("web", "", "produce", 90), ("idle", "", "produce", 1))),
         ("", "scan", "request", 300),
     ]
+
+
+def test_what_is_not_known_has_no_number(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Bytes of a client whose request time alone is measured, or whose requests have no sizes; the limit of
+    one that is throttled, where limits may not be read."""
+    unread = {"bound": None, "bound_level": "none", "utilisation": None}
+    time = {**NO_LIMIT, "client": "quiet", "quota_type": "request", "rate_avg": 250.0}
+    rows = {
+        "client_quota_stats": [
+            row
+            for m in MINUTES
+            for row in (
+                measured(m, "", **time),
+                measured(m, "etl", **unread, throttled=1),
+                measured(m, "web"),
+            )
+        ],
+        "client_usage": [
+            usage(m, "ann", client_id="unsized", handler_time_ms=5 * MINUTE) | {"bytes": None}
+            for m in MINUTES
+        ],
+    }
+    for name, each in rows.items():
+        write(str(tmp_path), name, each)
+
+    def answer(*words: str) -> Any:
+        capsys.readouterr()
+        assert main([*words, "--warehouse", str(tmp_path), "--json"]) in (0, 1)
+        return json.loads(capsys.readouterr().out)
+
+    assert names(answer("query", "unlimited-clients"), "client_id", "bytes") == [
+        ("", 36_000),  # of user etl, whose limit may not be read
+        ("quiet", None),
+        ("unsized", None),
+    ]
+    told = {
+        (row["alert"], row["summary"].split()[0]): row
+        for row in answer("alerts", "check")["firing"]
+    }
+    assert "produce quota of unknown size (none)" in told["client-throttled", "etl"]["summary"]
+    found = [t["summary"] for (name, _), t in told.items() if name == "client-without-limit"]
+    assert sorted(text.partition("; lately ")[2] for text in found) == [
+        "0 bytes per s and 2.5 threads",
+        "5.0 threads",
+    ]

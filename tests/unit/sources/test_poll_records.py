@@ -78,7 +78,7 @@ class Producers:
     def states(self, places: Any, deadline: float, problems: list[str]) -> Any:
         return {Place("orders", 0): [IdState(1, 0, 0, 1000, 7)]}
 
-    def coordinated(self, ids: Any, deadline: float, problems: list[str]) -> Any:
+    def coordinated(self, ids: Any, deadline: float) -> Any:
         return {
             each: Coordinated("t", each, 0, "Ongoing", 9000, 5, frozenset({Place("orders", 0)}))
             for each in ids

@@ -460,6 +460,15 @@ def test_rates_of_a_broker_are_windows_of_their_own_basis() -> None:
     ]
 
 
+def test_a_mean_of_throttle_times_outlives_its_limit() -> None:
+    """Where limits are known, whoever has none is not throttled; where none is, the mean is all there is."""
+    about = {"principal": "b", "client_id": "", "quota_type": "produce"}
+    record = other("client_rate", 0, value_milli=0, throttle_avg_milli=600_000, **about)
+    for policies, throttled in ((HUNDRED, 0), ((), 1), ((quota("b", producer_byte_rate=1),), 1)):
+        rows = judged(record, policies=policies, until=60_000)["client_quota_stats"]
+        assert [row["throttled"] for row in rows] == [throttled]
+
+
 def test_a_what_if_holds_measured_rates_against_the_policies_alone() -> None:
     """What the broker reports is under its own limits: a rate above that of the policies counts, and
     tokens, which another limit would have had others of, do not."""

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from app.show.explain.ask import IN_WINDOW, NEAREST, Ask, ConfiguredPolicies
 from app.show.explain.nearby_rows import SnapshotReader
-from app.show.explain.sentence import Quoted, Sentence, tell
+from app.show.explain.sentence import Draft, Quoted, Sentence, tell
 
 # A row stands until the next one, so the newest may lie before the window.
 _LATEST = (
     'QUALIFY row_number() OVER (PARTITION BY t.cluster, t."group", t.topic, t.partition'
     " ORDER BY t.pass_ms DESC, t.row_no DESC) = 1 ORDER BY t.lag DESC NULLS LAST LIMIT $rows"
 )
+_HELD = (
+    'QUALIFY row_number() OVER (PARTITION BY t.cluster, t."group", t.topic, t.partition'
+    " ORDER BY t.pass_ms DESC, t.row_no DESC) = 1 AND t.state IN ('open_transaction', 'pending_offsets')"
+    " LIMIT $rows"
+)
+_REBALANCED = (
+    "t.topic IS NULL AND t.state = 'rebalancing' AND t.pass_ms BETWEEN $at - 3600000 AND $at"
+)
+_REBALANCES = "count(*) AS times, min(t.pass_ms) AS first_ms, max(t.pass_ms) AS last_ms"
 _STATES = {
     "committed": "has an offset: it reads offset {state.committed:n} next",
     "ahead": "is ahead of the log: it reads offset {state.committed:n} next, and the log ends at"
@@ -44,12 +53,12 @@ _AGES = {
 def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
     """Losses and changes around the moment, and the newest lag of each partition."""
     found = []
-    for table, name, describe, place in (
-        ("lost_messages", "lost", _lost, 2),
-        ("group_states", "state", _state, 3),
+    for table, name, describe, place, when, order in (
+        ("lost_messages", "lost", _lost, 2, IN_WINDOW, NEAREST),
+        ("group_states", "state", _state, 3, IN_WINDOW, NEAREST),
+        ("group_states", "state", _state, 3, "t.ts_wall_ms < $lo", _HELD),
     ):
-        where = f"{ask.where(table)} AND {IN_WINDOW}"
-        rows = reader.rows(table, where, ask.params, NEAREST)
+        rows = reader.rows(table, f"{ask.where(table)} AND {when}", ask.params, order)
         found += [tell(describe, name, row, place) for row in rows]
     until = f"{ask.where('group_lag')} AND t.ts_wall_ms <= $at"
     found += [
@@ -57,7 +66,19 @@ def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) 
         for row in reader.rows("group_lag", until, ask.params, _LATEST)
         if row["lag"] is not None
     ]
-    return found
+    return found + (_rebalances(reader, ask) if reader.has("group_states") else [])
+
+
+def _rebalances(reader: SnapshotReader, ask: Ask) -> list[Sentence]:
+    """How often polls of the last hour found the group in a new rebalance, if more than once."""
+    draft, where = Draft(), f"{ask.where('group_states')} AND {_REBALANCED}"
+    seen = draft.quote("seen", reader.summary("group_states", _REBALANCES, where, ask.params))
+    if seen["times"] < 2:
+        return []
+    text = f"Polls found group {ask.name} in {seen.times:n new rebalance} from {seen.first_ms:clock} on"
+    return [
+        draft.sentence(f"{text}: its members come and go", (4,), seen["last_ms"], "rebalancing")
+    ]
 
 
 def _whose(row: Quoted, group: str = "Group") -> str:
@@ -100,10 +121,9 @@ def _transaction(row: Quoted) -> str:
         return "a transaction ends, whose producer is not known"
     if row["transactional_id"] is None:
         return f"a transaction of producer id {row.producer_id:n} ends, whose id is not known"
-    text = f"transaction {row.transactional_id} of producer id {row.producer_id:n} ends"
-    if row["transaction_start_ms"] is not None:
-        text += f", which has been open since {row.transaction_start_ms:day}"
-    return text
+    since = row["transaction_start_ms"]
+    opened = "" if since is None else f", which has been open since {row.transaction_start_ms:day}"
+    return f"transaction {row.transactional_id} of producer id {row.producer_id:n} ends{opened}"
 
 
 def _lag(row: Quoted) -> str:

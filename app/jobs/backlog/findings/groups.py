@@ -17,7 +17,7 @@ RUNBOOKS = "app/jobs/backlog/runbooks"
 _LOSSES = """
 SELECT cluster, "group", topic, CAST(sum(offsets) AS BIGINT) AS offsets,
   CAST(coalesce(sum(offsets) FILTER (WHERE first_sight), 0) AS BIGINT) AS earlier,
-  bool_or(n.trend = 'has no member') AS no_member
+  bool_or(n.client_host = '') AS no_member
 FROM lost_messages LEFT JOIN group_lag_now AS n USING (cluster, "group", topic, partition)
 GROUP BY ALL ORDER BY offsets DESC, cluster, "group", topic
 """
@@ -33,7 +33,8 @@ WITH newest AS (
   ) = 1
 )
 SELECT cluster, "group", topic, state = 'pending_offsets' AS pending, count(*) AS partitions,
-  any_value(transactional_id) AS transactional_id, any_value(producer_id) AS producer_id
+  concat('the transaction ', coalesce(any_value(transactional_id),
+    'of producer id ' || CAST(any_value(producer_id) AS VARCHAR), 'that is open there')) AS transaction
 FROM newest WHERE state IN ('open_transaction', 'pending_offsets')
 GROUP BY ALL ORDER BY cluster, "group", topic, pending
 """
@@ -82,8 +83,7 @@ def group_findings(
                 [_slow(row, deleted, Urgency.LOSS, "group-lost-messages")],
             )
         )
-    more = len(losses) - NAMED
-    if more > 0:
+    if (more := len(losses) - NAMED) > 0:
         result.append(
             Finding(f"{number_of(more, 'other group')} {was(more)} also short of records.")
         )
@@ -125,29 +125,27 @@ def group_findings(
             )
         )
     for row in list(waiting)[:NAMED]:
-        transaction = f"the transaction {row['transactional_id']}"
-        if row["transactional_id"] is None:
-            transaction = f"the transaction of producer id {row['producer_id']}"
-        if row["producer_id"] is None:
-            transaction = "the transaction that is open there"
         partitions = number_of(row["partitions"], "partition")
-        reason = f"group {row['group']} gets nothing more of topic {row['topic']} before it ends"
-        text = (
-            f"Group {row['group']} has read topic {row['topic']} up to the last stable offset in "
-            f"{partitions}: readers of committed data get nothing more before {transaction} ends."
-        )
         if row["pending"]:
             reason = f"it has the next offsets of group {row['group']} in topic {row['topic']}"
             text = (
                 f"Offsets of group {row['group']} in topic {row['topic']} stand in {partitions}: the next "
-                f"ones are in {transaction}, which has not ended."
+                f"ones are in {row['transaction']}, which has not ended."
+            )
+        else:
+            reason = (
+                f"group {row['group']} gets nothing more of topic {row['topic']} before it ends"
+            )
+            text = (
+                f"Group {row['group']} has read topic {row['topic']} up to the last stable offset in "
+                f"{partitions}: readers of committed data get nothing more before {row['transaction']} ends."
             )
         result.append(
             Finding(
                 text,
                 [
                     Action(
-                        f"End {transaction}",
+                        f"End {row['transaction']}",
                         reason,
                         Urgency.OTHERS,
                         lasts=True,
@@ -182,11 +180,11 @@ def _slow(
     row: Row, reason: str, urgency: Urgency, runbook: str, by_ms: int | None = None
 ) -> Action:
     """What to do about a group that reads too late."""
-    remedy = f"Scale group {row['group']}, or raise retention.ms of topic {row['topic']}"
-    if row["no_member"]:
-        remedy = (
-            f"Start consumers of group {row['group']} for topic {row['topic']}: no member has it"
-        )
+    remedy = (
+        f"Start consumers of group {row['group']} for topic {row['topic']}: no member has it"
+        if row["no_member"]
+        else f"Scale group {row['group']}, or raise retention.ms of topic {row['topic']}"
+    )
     return Action(
         remedy,
         reason,

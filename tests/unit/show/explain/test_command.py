@@ -11,6 +11,8 @@ import pytest
 from app.cli import main
 from app.show.explain.ask import kinds
 from app.tables.manifest import LAYOUT_VERSION
+from tests.support.client_quota_rows import measured
+from tests.support.ready_questions import changed, lag
 from tests.support.throttle_rows import START_MS, TOPIC, event, write
 from tests.unit.show.explain.asking import ALL, answer, explain, texts
 from tests.unit.show.explain.rows import ORDERS
@@ -251,3 +253,36 @@ def test_a_table_of_many_files_is_read_by_the_statistics_of_its_log(tmp_warehous
     )
     assert [text for _, _, text in found][-1].startswith("Connection c1 is read again after 0.5 s")
     assert {time[:8] for time, _, _ in found} == {"22:14:07"}
+
+
+def test_a_group_is_told_what_holds_it_and_how_often_it_rebalances(tmp_path, capsys):
+    """Also where both began long before the moment, and where they are over."""
+    whole = {"topic": None, "partition": None}
+    named = {"transactional_id": "payments-1", "producer_id": 7}
+    write(
+        str(tmp_path),
+        "group_states",
+        [
+            changed("g", 0, "pending_offsets", **named),
+            changed("g", 0, "open_transaction", partition=2, **named),
+            changed("g", 60_000, "committed", partition=2),
+            *(changed("g", 100_000 * n, "rebalancing", **whole) for n in range(3)),
+            *(changed("g", 100_000 * n + 5000, "stable", **whole) for n in range(3)),
+            changed("h", 0, "rebalancing", **whole),
+        ],
+    )
+    write(str(tmp_path), "group_lag", [lag("g", 600_000, 9), lag("h", 600_000, 9)])
+    told = [text for *_, text in texts(capsys, str(tmp_path), "group", "g")]
+    assert (
+        "has its next offset in a transaction: 50 stays the last one before transaction" in told[0]
+    )
+    assert told[1].startswith("Polls found group g in 3 new rebalances from ")
+    assert len(told) == 3
+    assert len(texts(capsys, str(tmp_path), "group", "h")) == 1
+
+
+def test_a_client_without_a_user_is_no_name_to_choose(tmp_path, capsys):
+    rows = [measured(0, "", client="batch"), measured(0, "etl")]
+    write(str(tmp_path), "client_quota_stats", rows)
+    _, _, err = explain(capsys, str(tmp_path), "client", "nobody", "app")
+    assert err.splitlines()[1] == "known are for example etl"

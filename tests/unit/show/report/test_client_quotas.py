@@ -132,6 +132,16 @@ def test_where_no_request_is_known_the_metrics_of_brokers_name_the_throttled(
     ]
 
 
+def test_a_limit_that_this_user_may_not_read_is_of_unknown_size(tmp_path: Path) -> None:
+    unread = {"bound": None, "bound_level": "none", "utilisation": None}
+    found = findings(tmp_path, client_quota_stats=[measured(0, throttled=1, **unread)])
+    assert [one.sentence for one in found] == [
+        "User etl was throttled in 1 window on broker b1 by its produce quota of unknown size (none), as"
+        " their metrics show."
+    ]
+    assert [one[1] for one in actions(found)] == ["1 window over unknown size (none)"]
+
+
 @pytest.mark.parametrize(
     ("changes", "fills"),
     [

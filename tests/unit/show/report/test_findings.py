@@ -368,8 +368,7 @@ def test_every_action_names_a_runbook_of_weir(tmp_path: Path) -> None:
                 {
                     **group,
                     "partitions": 1,
-                    "transactional_id": None,
-                    "producer_id": None,
+                    "transaction": "the transaction that is open there",
                     "pending": x,
                 }
                 for x in (False, True)

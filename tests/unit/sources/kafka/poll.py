@@ -101,7 +101,12 @@ class Scripted(GroupsClient):
         return {p: t for p, t in self.open_now.items() if p in stable}
 
     def held(
-        self, stood: Collection[Held], since_ms: int, deadline: float, problems: list[str]
+        self,
+        stood: Collection[Held],
+        before: Mapping[Held, OpenTransaction],
+        since_ms: int,
+        deadline: float,
+        problems: list[str],
     ) -> dict[Held, OpenTransaction]:
         self.held_asked.append((set(stood), since_ms))
         if isinstance(self.held_now, Unanswered):

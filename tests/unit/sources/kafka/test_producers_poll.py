@@ -44,7 +44,7 @@ class Scripted:
     def states(self, places: Any, deadline: float, problems: list[str]) -> Any:
         return {P0: [IdState(each, 0, 0, 1000, self.open_from) for each in self.ids]}
 
-    def coordinated(self, ids: Any, deadline: float, problems: list[str]) -> Any:
+    def coordinated(self, ids: Any, deadline: float) -> Any:
         if self.open_from == 99:
             raise Unanswered("the list of transactions: refused")
         return {

@@ -12,7 +12,7 @@ import pytest
 from app.sources.kafka.groups_poll import GroupPoller
 from app.sources.kafka.kafka_client import Answered, RequestError
 from app.sources.kafka.offsets import Log, OpenTransaction, Place
-from app.sources.kafka.transactions import held, offsets_partition, open_at
+from app.sources.kafka.transactions import coordinated, held, offsets_partition, open_at
 from app.sources.polling import Unanswered
 from tests.unit.sources.kafka.answers import AT, P0, P1, answers
 from tests.unit.sources.kafka.poll import Scripted, lines, poller
@@ -126,6 +126,8 @@ class Cluster:
         self.ids: list[set[int]] = []
         self.asked: dict[str, list[Place]] = {}
         self.settled_now: dict[str, dict[str, dict[str, int]] | None] = {}
+        self.missing: list[str] = []
+        self.undescribed = 0
 
     def _reply(self, values: list[Any], errors: dict[int, RequestError] | None = None) -> Any:
         class Reply:
@@ -142,23 +144,24 @@ class Cluster:
 
     def transactions(
         self, ids: set[int], deadline: float, states: Sequence[str] = ()
-    ) -> list[tuple[str, int, str]]:
+    ) -> tuple[list[str], list[str]]:
         self.ids.append(ids)
-        return [(f"payments-{n}", 6 + n, "Ongoing") for n in range(1, len(self.partitions) + 1)]
+        return [f"payments-{n}" for n in range(1, len(self.partitions) + 1)], self.missing[:]
 
     def described(self, names: list[str], deadline: float) -> Any:
+        numbers = [int(name.rpartition("-")[2]) for name in names]
         return self._reply(
             [
-                [
-                    int(name[-1]) + 6,
-                    3,
-                    "Ongoing",
-                    60_000,
-                    AT - 5000,
-                    self.partitions[int(name[-1]) - 1],
-                ]
-                for name in names
-            ]
+                [n + 6, 3, "Ongoing", 60_000, AT - 5000, self.partitions[n - 1]]
+                if n != self.undescribed
+                else None
+                for n in numbers
+            ],
+            {
+                at: RequestError(("TimeoutException",), "timed out")
+                for at, n in enumerate(numbers)
+                if n == self.undescribed
+            },
         )
 
     def topics(self, names: list[str], deadline: float) -> Any:
@@ -170,7 +173,9 @@ class Cluster:
 
     def settled(self, stood: dict[str, list[Place]], deadline: float) -> Any:
         self.asked = stood
-        return self._reply([self.settled_now[group] for group in stood])
+        late = RequestError((), "no answer in time")
+        unanswered = {n: late for n, group in enumerate(stood) if self.settled_now[group] is None}
+        return self._reply([self.settled_now[group] for group in stood], unanswered)
 
 
 @pytest.mark.parametrize(
@@ -215,21 +220,55 @@ def test_the_transaction_that_has_offsets(
     one that was open at the poll before."""
     cluster: Any = Cluster(*transactions)
     cluster.settled_now = {"slow": settled}
-    waits = held(cluster, STOOD, since, 0, [])
+    waits = held(cluster, STOOD, {}, since, 0, [])
     assert {key: each.transactional_id for key, each in waits.items()} == found
     assert all(each.holds == "pending_offsets" for each in waits.values())
     assert cluster.asked.keys() <= {"slow"}
 
 
-def test_brokers_that_list_no_transactions_are_left_alone() -> None:
-    class Old(Cluster):
-        error = "the list of transactions: UnsupportedVersionException: not in this release"
+LISTS = "the list of transactions: "
+BEFORE = {("slow", P1): PAYMENTS._replace(holds="pending_offsets")}
 
-        def transactions(self, *_: Any) -> list[tuple[str, int, str]]:
-            raise Unanswered(self.error)
 
-    old: Any = Old()
-    assert held(old, STOOD, AT, 0, []) == {}
-    old.error = "the list of transactions: TimeoutException: timed out"
-    with pytest.raises(Unanswered, match="timed out"):
-        held(old, STOOD, AT, 0, [])
+@pytest.mark.parametrize(
+    ("missing", "undescribed", "settled", "problems"),
+    [
+        ([], 0, {"orders": {"0": 4, "1": 5}}, []),
+        ([f"{LISTS}UnsupportedVersionException: no"], 0, {"orders": {"0": 4, "1": 5}}, []),
+        ([f"{LISTS}timed out"], 0, {"orders": {"0": 4, "1": 5}}, [f"{LISTS}timed out"]),
+        ([], 2, {"orders": {"0": 4, "1": 5}}, ["transaction payments-2: timed out"]),
+        ([], 0, None, ["group slow: no answer in time"]),
+    ],
+)
+def test_what_a_coordinator_does_not_answer_costs_its_own_groups(
+    missing: list[str], undescribed: int, settled: Any, problems: list[str]
+) -> None:
+    """What was pending stays so; what others answer is taken; brokers before 3.0 list nothing."""
+    cluster: Any = Cluster([OFFSETS], [["out", 0]])
+    cluster.missing, cluster.undescribed, cluster.settled_now = (
+        missing,
+        undescribed,
+        {"slow": settled},
+    )
+    said: list[str] = []
+    assert held(cluster, STOOD, BEFORE, AT, 0, said) == (BEFORE if problems else {})
+    assert said == problems
+    cluster.settled_now = {"slow": {"orders": {"1": 5}}}
+    assert ("slow", P0) in held(cluster, STOOD, {}, AT, 0, [])
+
+
+def test_open_transactions_that_are_left_out_are_counted() -> None:
+    cluster: Any = Cluster(*[[["out", 0]]] * 1503)
+    said: list[str] = []
+    assert held(cluster, STOOD, BEFORE, AT, 0, said) == {}
+    assert said == ["pending offsets: 1,003 of 1,503 open transactions are left out"]
+
+
+def test_a_producer_whose_coordinator_does_not_answer_is_nobodys_no_more_than_before() -> None:
+    """Else it would look like a transaction that hangs."""
+    cluster: Any = Cluster([["orders", 0]])
+    for cluster.missing, cluster.undescribed in (([f"{LISTS}timed out"], 0), ([], 1)):
+        with pytest.raises(Unanswered, match="timed out"):
+            coordinated(cluster, {7}, 0)
+    cluster.missing, cluster.undescribed = [], 0
+    assert coordinated(cluster, {7}, 0)[7].transactional_id == "payments-1"
