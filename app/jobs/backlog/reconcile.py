@@ -68,11 +68,12 @@ def _backlogs(side: WeirSide) -> tuple[dict[Key, Counted], tuple[int | None, int
     for name, rows in checks.items():
         values: dict[str, dict[int, int]] = {}
         for pass_ms, topic, value in rows:
-            if pass_ms in near:
+            if near and pass_ms <= near[-1]:
                 values.setdefault(topic, {})[pass_ms] = value or 0
-        topics = {*values, *came} if near else set(values)
-        for topic in topics:
-            ends = [values.get(topic, {}).get(p, 0) for p in near]
+        for topic in {*values, *came}:
+            held = values.get(topic, {})
+            # checks of a silent topic may be behind, by as much as its records came late
+            ends = [held.get(p, 0) for p in (*near, max(held, default=0))]
             messages, size = came.get(topic, (0, 0))
             more = size if name == "backlog_bytes" else messages * _subscriptions(side, topic)
             found[name, topic] = Counted(max(min(ends) - more, 0), 0, max(ends) + more)

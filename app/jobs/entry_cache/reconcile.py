@@ -52,6 +52,7 @@ MEASURES = (
         "gauge",
         True,
         "entries in the cache",
+        least=True,
     ),
     Measure(
         "cache_used_bytes",
@@ -60,6 +61,7 @@ MEASURES = (
         "gauge",
         True,
         "bytes in the cache",
+        least=True,
     ),
 )
 SAMPLED: frozenset[str] = frozenset({"connection", "topic"})

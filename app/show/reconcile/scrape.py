@@ -111,7 +111,7 @@ def parsed(lines: Iterable[str], broker: str, from_ms: int, to_ms: int) -> Scrap
             topic = f"{topic}-partition-{partition}"
         if name in known and known[name].whole:
             whole[name] = value
-        elif topic is not None:
+        elif topic is not None and "://" in topic:  # the log of a coordinator is no topic
             topics.setdefault(topic, {})[name] = value
     if not cluster:
         raise Unanswered("metrics/: the answer has none of the metrics of a Pulsar broker")

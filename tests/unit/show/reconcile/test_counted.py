@@ -304,6 +304,10 @@ def test_a_backlog_is_between_the_checks_before_and_after(ask: Ask) -> None:
         check(90_000, 50),
         check(160_000, 90),
         check(90_000, 7, OTHER),
+        # silent topics, whose checks are behind: one with a backlog, one without at last
+        check(5_000, 9, "behind"),
+        check(5_000, 9, "read"),
+        check(10_000, 0, "read"),
     ]
     backlogs = [
         {**check(at, 0), "subscription": name, "backlog_entries": n}
@@ -322,6 +326,8 @@ def test_a_backlog_is_between_the_checks_before_and_after(ask: Ask) -> None:
     assert found.counted == {
         ("backlog_bytes", TOPIC): Counted(20, 0, 50),
         ("backlog_bytes", OTHER): Counted(0, 0, 7),  # it had no backlog at the first one
+        ("backlog_bytes", "behind"): Counted(0, 0, 9),
+        ("backlog_bytes", "read"): Counted(0, 0, 0),
         ("backlog_entries", TOPIC): Counted(3, 0, 5),
     }
     assert "backlog" in found.reached and found.blind == {}

@@ -16,7 +16,7 @@ LINES = f"""
 pulsar_in_messages_total{{cluster="east",namespace="acme/orders",topic="{TOPIC}"}} 1500
 pulsar_in_bytes_total{{cluster="east",namespace="acme/orders",topic="{TOPIC}"}} 4.3527E4
 pulsar_in_bytes_total{{cluster="east",namespace="acme/orders"}} 99
-pulsar_publish_rate_limit_times{{cluster="east",namespace="a/b",topic="odd \\"name\\""}} 2
+pulsar_publish_rate_limit_times{{cluster="east",namespace="a/b",topic="persistent://a/b/odd \\"name\\""}} 2
 pulsar_subscriptions_count{{cluster="east",namespace="a/b",topic="{TOPIC}"}} 3
 pulsar_ml_cache_hits_rate{{cluster="east"}} 0.5
 pulsar_ml_cache_used_size{{cluster="east"}} 84
@@ -34,7 +34,7 @@ def test_metrics_become_measures() -> None:
     assert (found.cluster, found.started_s, found.at_ms) == ("east", 1795442256.083, 20)
     assert found.topics == {
         TOPIC: {"messages_in": 1500.0, "bytes_in": 43527.0, "subscriptions": 3.0},
-        'odd "name"': {"publish_limited_times": 2.0},
+        'persistent://a/b/odd "name"': {"publish_limited_times": 2.0},
     }
     assert found.whole == {"cache_hits": 0.5, "cache_used_bytes": 84.0}
     assert found.checks == {"5.0": 11.0, "+Inf": 12.0, "count": 12.0, "sum": 6.0}
@@ -46,17 +46,19 @@ def test_metrics_become_measures() -> None:
         ('topic="persistent://a/b/t",partition="3"', "persistent://a/b/t-partition-3"),
         ('topic="persistent://a/b/t",partition="-1"', "persistent://a/b/t"),
         ('topic="persistent://a/b/t-partition-0"', "persistent://a/b/t-partition-0"),
-        ('partition="12",namespace="a/b",topic="u"', "u-partition-12"),
+        ('partition="12",topic="persistent://a/b/u"', "persistent://a/b/u-partition-12"),
+        ('topic="__transaction_log_0",partition="-1"', None),
     ],
 )
-def test_a_partition_with_a_label_of_its_own_is_that_topic(labels: str, topic: str) -> None:
+def test_a_partition_with_a_label_of_its_own_is_that_topic(labels: str, topic: str | None) -> None:
     """Brokers with `splitTopicAndPartitionLabelInPrometheus` split the name of every topic."""
     lines = [
         f'{name}{{cluster="east",{labels}}} 7'
         for name in ("pulsar_in_bytes_total", "pulsar_storage_backlog_size", "pulsar_msg_backlog")
     ]
     found = parsed(lines, BROKER, 10, 30)
-    assert found.topics == {topic: {"bytes_in": 7.0, "backlog_bytes": 7.0, "backlog_entries": 7.0}}
+    shown = {"bytes_in": 7.0, "backlog_bytes": 7.0, "backlog_entries": 7.0}
+    assert found.topics == ({} if topic is None else {topic: shown})
 
 
 def test_an_answer_that_is_not_of_a_broker_is_none() -> None:
