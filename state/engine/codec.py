@@ -283,21 +283,6 @@ def decode(job: str, version: int, data: bytes) -> Mapping[str, Array]:
     return Stored(plan, body, raw)
 
 
-def describe(data: bytes) -> dict[str, Any]:
-    """Job, version, size and arrays of state bytes; the size is that of the arrays in memory."""
-    plan, body, _ = _opened(data)
-    lengths = np.frombuffer(body, np.int64, len(plan.names))
-    return {
-        "job": plan.job,
-        "version": plan.version,
-        "bytes": int((lengths * plan.sizes).sum()),
-        "arrays": [
-            {"name": name, "length": length, "fields": _fields(kind)}
-            for name, kind, length in zip(plan.names, plan.types, lengths.tolist(), strict=True)
-        ],
-    }
-
-
 def _require(job: str, version: int, found: str, its_version: int) -> None:
     if found != job:
         raise StateFormatError(f"state of job {found}, expected {job}")

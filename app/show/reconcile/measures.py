@@ -32,29 +32,6 @@ class Measure:
 
 LAG, LOG_START, LOG_END, LOST = OF_KAFKA = ("group_lag", "log_start", "log_end", "lost_offsets")
 """Measures of the groups of a Kafka cluster."""
-REASONS = {
-    "BROKER_RESTARTED": "the broker was started in the span, so its counters began anew",
-    "TOPIC_RELOADED": "the topic was unloaded in the span, so its counter began anew",
-    "TOPIC_GONE": "the broker does not have the topic any more",
-    "FEED_BEGAN": "Weir's records of the broker begin in the span",
-    "GAP": "the job was blind in a part of the span (table coverage_gaps)",
-    "SAMPLED": "the feed takes a share of the connections",
-    "RATE_ONLY": "the broker gives a mean of a time that is not known",
-    "OWN_READS": "the broker read more entries than it delivered: for expiry, ages, compaction",
-    "NO_CHECK": "Weir has no check of backlogs around the end of the span; of Kafka, none whose"
-    " poll lies in the span",
-    "NO_ANSWER": "Kafka did not answer for the partition or group at one of the two readings",
-    "NOT_POLLED": "the poll of the check has no answer for the partition or group, earlier ones do",
-    "GROUP_CHANGED": "the group got or lost its offset in the span",
-    "LOG_ANEW": "the topic was created anew, or its log truncated, in the span",
-    "LIMIT_CHANGED": "a limit of clients was changed in the window or soon after",
-    "NOT_IN_FILES": "limits of the cluster that no policy of the configuration names",
-    "NO_METRICS": "requests of the entity are known and no rates that the broker measured",
-    "NO_REQUESTS": "the broker measured rates of the entity, and none of its requests is known",
-    "NOT_LOGGED": "the broker charges what its request log lacks: the time of network threads",
-    "NOT_REACHED": "Weir had not processed the span when it was compared",
-}
-"""Why a row is not a comparison."""
 
 
 @cache

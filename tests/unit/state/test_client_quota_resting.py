@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.client_quotas import resting, shard
-from state.engine import codec
 from state.engine.reach import Reach
 from state.engine.resting import Rest, Resting
 from state.jobs import DECLARED
 from tests.support.effort import drawn
+from tests.support.state_header import described
 from tests.unit.state import client_quota_traces
 from tests.unit.state.client_quota_trace import (
     PARAMS,
@@ -211,7 +211,7 @@ def test_a_broker_start_resets_those_that_rest() -> None:
 
 def test_a_state_in_which_nothing_rests_has_no_pages() -> None:
     core = Core(10)
-    names = [array["name"] for array in codec.describe(core.state or b"")["arrays"]]
+    names = [array["name"] for array in described(core.state or b"")["arrays"]]
     assert not [name for name in names if name.startswith("resting")]
 
 

@@ -14,6 +14,7 @@ from state.engine import codec
 from state.engine.codec import StateFormatError
 from state.engine.kernel import NULL
 from tests.reference.job import judge
+from tests.support.state_header import described
 from tests.unit.state.canonical import canonical
 from tests.unit.state.contract.jobs import JOBS
 from tests.unit.state.trace import PARAMS, START_MS, START_NS, play, publish, record
@@ -96,7 +97,7 @@ def test_state_shrinks_when_all_is_closed_and_idle() -> None:
     }
     assert kept == {"limiters": 1, "topics": 0, "cnxs": 0, "links": 0, "producers": 0, "timers": 0}
     assert left["waiting"] == []
-    before, after = (codec.describe(states[i])["bytes"] for i in (1, -1))
+    before, after = (described(states[i])["bytes"] for i in (1, -1))
     assert after < 1_000 < 100_000 < before
 
 
@@ -139,7 +140,7 @@ def test_arrays_come_back_whatever_their_shape() -> None:
         assert found[name].shape == array.shape
         assert repr(found[name].tolist()) == repr(array.tolist())
         assert found[name].flags.writeable
-    header = codec.describe(data)
+    header = described(data)
     assert (header["job"], header["version"]) == ("backlog", 7)
     assert [a["length"] for a in header["arrays"]] == [len(a) for a in SHAPED.values()]
     with pytest.raises(StateFormatError, match="version 7, this release reads 8"):

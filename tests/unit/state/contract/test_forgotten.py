@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from state.engine import codec
+from tests.support.state_header import described
 from tests.unit.state.contract.jobs import Job, Sample
 from tests.unit.state.trace import START_MS
 
@@ -11,7 +11,7 @@ SOON = Sample((), {"idle_state_ms": 20_000, "stats_window_ms": 10_000}, until_ms
 
 def lengths(state: bytes) -> dict[str, int]:
     """How many elements each array of a state has."""
-    return {a["name"]: a["length"] for a in codec.describe(state)["arrays"]}
+    return {a["name"]: a["length"] for a in described(state)["arrays"]}
 
 
 def test_three_hundred_leave_no_more_than_three(job: Job) -> None:

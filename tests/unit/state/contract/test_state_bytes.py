@@ -14,6 +14,7 @@ from hypothesis import given
 from state.engine import codec
 from state.engine.codec import StateFormatError
 from state.engine.reach import Reach
+from tests.support.state_header import described
 from tests.unit.state.contract.contract_traces import checked
 from tests.unit.state.contract.jobs import Job, Sample
 from tests.unit.state.trace import START_MS
@@ -33,7 +34,7 @@ def some_state(job: Job) -> bytes:
 
 
 def arrays(job: Job, data: bytes) -> dict[str, np.ndarray]:
-    return dict(codec.decode(job.name, codec.describe(data)["version"], data))
+    return dict(codec.decode(job.name, described(data)["version"], data))
 
 
 @contextmanager
@@ -50,7 +51,7 @@ def memory_of(byte: int) -> Iterator[None]:
 @pytest.mark.parametrize("apart", [1, -1])
 def test_a_state_of_another_release_is_refused(job: Job, apart: int) -> None:
     data = some_state(job)
-    reads = codec.describe(data)["version"]
+    reads = described(data)["version"]
     other = codec.encode(job.name, reads + apart, arrays(job, data))
     with pytest.raises(StateFormatError) as refused:
         job.core({}).step(other, [], Reach(0))
@@ -61,7 +62,7 @@ def test_a_state_of_another_release_is_refused(job: Job, apart: int) -> None:
 
 def test_a_state_of_another_job_is_refused(job: Job) -> None:
     data = some_state(job)
-    other = codec.encode("someone", codec.describe(data)["version"], arrays(job, data))
+    other = codec.encode("someone", described(data)["version"], arrays(job, data))
     with pytest.raises(StateFormatError, match=f"^state of job someone, expected {job.name}$"):
         job.core({}).step(other, [], Reach(0))
 
@@ -78,7 +79,7 @@ def test_the_same_records_give_the_same_state(job: Job, kind: str) -> None:
         with memory_of(byte):
             found.append(some_state(job))
     assert found[0] == found[1]
-    assert codec.describe(found[0])["job"] == job.name
+    assert described(found[0])["job"] == job.name
 
     @checked(24, kind)
     @given(job.traces[kind])
