@@ -87,7 +87,7 @@ def test_the_alerts_are_those_of_the_day(day: Day) -> None:
     limits = {("publish-limit", name) for name in (*SATURATED, GROUP, broker)}
     expire = {("backlog-messages-expire", TTL)}
     full = {("backlog-quota", EVICTED)}
-    stuck = {("chunk-message-stuck", NACKED)}
+    stuck = {("chunk-message-stuck", NACKED)} if day.seconds >= 600 else set()  # after an expiry
     for name, expected in (
         ("files", limits | victims | expire | full | stuck),
         ("polls", expire | full),
@@ -251,9 +251,8 @@ def test_what_keeps_a_backlog_is_named(day: Day) -> None:
 
 def test_a_large_message_that_was_handed_back_stalls_its_subscription(day: Day) -> None:
     rows = day.query("files", "FROM incomplete_messages")
-    assert {(row["topic"], row["state"]) for row in rows if row["state"] == "stalled"} == {
-        (NACKED, "stalled")
-    }
+    stalled = {row["topic"] for row in rows if row["state"] == "stalled"}
+    assert stalled == ({NACKED} if day.seconds >= 600 else set())
 
 
 @pytest.mark.parametrize("name", ["files", "polls"])
