@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -63,9 +62,7 @@ def test_what_does_not_fit_the_warehouse(
     make_settings: MakeSettings, files: dict[str, Any]
 ) -> None:
     settings = make_settings(source=files, shards=4)
-    kept = {"layout_version": 3, "partitions": 2, "shards": 8, "created_ms": 0}
-    (Path(settings.warehouse) / "_weir").mkdir(parents=True)
-    (Path(settings.warehouse) / "_weir" / "manifest.json").write_text(json.dumps(kept))
+    manifest.claim(settings.location, 2, 8)
     with pytest.raises(UserError, match="shards: 4 does not fit the warehouse"):
         run(settings)
 
