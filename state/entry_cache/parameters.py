@@ -58,7 +58,7 @@ class EntryCacheParameters(Parameters):
     settings_applied_at_start: Annotated[bool, SWITCH] = True
     release_event: Annotated[Literal["dispatch", "entry_released"], SWITCH] = "dispatch"
     grace_ms: Annotated[Milliseconds, SWITCH] = 0
-    storage_reads: Annotated[Literal["as_broker", "all"], SWITCH] = "as_broker"
+    storage_reads: Annotated[Literal["as_broker", "all"], SWITCH] = "all"
     max_bytes: Annotated[int, Field(ge=0, lt=2**62)] | None = None
     managedLedgerCacheSizeMB: Mebibytes | None = None
     managedLedgerCacheEvictionWatermark: Share = 0.9

@@ -82,7 +82,7 @@ DEFAULTS: dict[str, Any] = {
     "settings_applied_at_start": True,
     "release_event": "dispatch",
     "grace_ms": 0,
-    "storage_reads": "as_broker",
+    "storage_reads": "all",
     "variants": (),
     "stats_window_ms": 60_000,
     "idle_state_ms": 3_600_000,

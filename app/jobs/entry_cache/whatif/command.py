@@ -17,7 +17,15 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from app.jobs.entry_cache.whatif import choice
-from app.jobs.entry_cache.whatif.curves import BakeOff, Curve, CurvePoint, Place, around, hit_ratio
+from app.jobs.entry_cache.whatif.curves import (
+    OF_BROKERS,
+    BakeOff,
+    Curve,
+    CurvePoint,
+    Place,
+    around,
+    hit_ratio,
+)
 from app.jobs.entry_cache.whatif.trace import PackedTrace, read_trace, release_event
 from app.tables.definitions import TABLES
 from app.tables.manifest import load as load_manifest
@@ -122,7 +130,7 @@ def _reference(curves: Sequence[Curve]) -> Curve:
 def rows(settings: Settings, result: Result) -> pa.Table:
     """Rows of `cache_bakeoff`, for each broker and for all together."""
     now_ms = time.time_ns() // 1_000_000
-    own = {**settings.switches(JOB), "release_event": result.release_event}
+    own = {**settings.switches(JOB), **OF_BROKERS, "release_event": result.release_event}
     common = {
         "compared_ms": now_ms,
         "trace": result.trace.name,

@@ -71,6 +71,10 @@ def hit_ratio(counted: Mapping[str, int]) -> float | None:
     return counted["hits"] / reads if reads else None
 
 
+OF_BROKERS = {"storage_reads": "as_broker"}
+"""What a comparison of brokers' policies follows, unless it varies it."""
+
+
 class BakeOff:
     """A trace that is replayed through caches."""
 
@@ -79,6 +83,7 @@ class BakeOff:
         self._policies = sorted(documents)
         self._params = {
             **settings.job_params(JOB),
+            **OF_BROKERS,
             "release_event": release_event,
             "extra_outputs": (),
             "stats_window_ms": ONE_WINDOW_MS,

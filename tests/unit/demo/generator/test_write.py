@@ -105,24 +105,6 @@ def test_kafka_that_does_not_answer_is_refused(
         write_kafka(small, "127.0.0.1:1", "events")
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("cluster: [", "bad.yaml: line 1: "),
-        ("fleet: {brokers: 0}", "fleet.brokers: 0 is below 1"),
-        ("incidents: [{name: earthquake, at_s: 9}]", "earthquake"),
-    ],
-)
-def test_scenario_with_a_mistake_is_refused_with_file_and_key(
-    tmp_path: Path, text: str, said: str
-) -> None:
-    path = tmp_path / "bad.yaml"
-    path.write_text(text)
-    with pytest.raises(UserError) as refused:
-        generate(str(path), 20_000, 7, out=tmp_path / "out")
-    assert any(said in problem for problem in refused.value.problems), refused.value.problems
-
-
 def test_unknown_scenario_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"dmeo: neither a file nor one of .*, demo, .*, small$"):
+    with pytest.raises(UserError, match=r"--scenario dmeo: is not one of .*, demo, .*, small$"):
         generate("dmeo", 20_000, 7, out=tmp_path)

@@ -114,14 +114,14 @@ def test_what_has_no_number_is_no_sample() -> None:
 @pytest.mark.parametrize("text", ["+Inf", "NaN", "1e308", "x", "-Inf"])
 def test_a_bad_number_of_a_broker_of_pulsar_costs_itself(text: str) -> None:
     lines = [
-        'pulsar_in_messages_total{cluster="c",topic="a\u2028b"} 5',
-        f'pulsar_in_messages_total{{cluster="c",topic="x"}} {text}',
-        f'pulsar_in_bytes_total{{cluster="c",topic="a\u2028b"}} {text}',
+        'pulsar_in_messages_total{cluster="c",topic="p://a\u2028b"} 5',
+        f'pulsar_in_messages_total{{cluster="c",topic="p://x"}} {text}',
+        f'pulsar_in_bytes_total{{cluster="c",topic="p://a\u2028b"}} {text}',
         f"process_start_time_seconds {text}",
-        'pulsar_in_messages_total{cluster="c",topic="y\x85"} 7',
+        'pulsar_in_messages_total{cluster="c",topic="p://y\x85"} 7',
     ]
     found = parsed(page_lines([page_of(lines)]), "b:1", 0, 0)
-    topics = {"a\u2028b": {"messages_in": 5.0}, "y\x85": {"messages_in": 7.0}}
+    topics = {"p://a\u2028b": {"messages_in": 5.0}, "p://y\x85": {"messages_in": 7.0}}
     assert (found.topics, found.started_s) == (topics, 0.0)
     assert [text[:9] for text in found.problems] == ["3 samples"] * (text != "NaN")
 

@@ -48,6 +48,7 @@ def test_a_bake_off_counts_what_the_job_counts(tmp_path: Path) -> None:
     counted: dict[str, Counter[str]] = {policy: Counter() for policy in ONLINE}
     params = {
         **SETTINGS.job_params(JOB),
+        "storage_reads": "as_broker",
         "variants": [{"policy": policy, "max_bytes": size} for policy in ONLINE],
     }
     job = EntryCache(params)
