@@ -314,15 +314,15 @@ def test_a_topic_without_a_description_costs_itself(fleet: Fleet) -> None:
 
 def test_no_wait_for_all_brokers_takes_the_time_of_the_others(fleet: Fleet) -> None:
     began = time.monotonic()
-    asked(of(), seconds=30)
+    asked(of(), seconds=36)
     limits = {kind: round(limit - began) for kind, limit in fleet.limits.items()}
-    assert limits == {
-        "groups": 10,
-        "topics": 10,
-        "first": 15,
-        "committed": 15,
-        "next": 30,
-        "settings": 30,
+    assert limits == {  # the last quarter is for open transactions
+        "groups": 9,
+        "topics": 9,
+        "first": 12,
+        "committed": 12,
+        "next": 18,
+        "settings": 18,
     }
 
 
