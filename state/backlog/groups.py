@@ -37,8 +37,8 @@ from state.backlog.pool import remove
 
 LOG = np.int64(0)
 """The one ledger of a partition."""
-WITH_LOG = np.int64(3)
-"""Of a group that has ended: its log was deleted, or it is followed no longer."""
+KNOWN, WITH_LOG, KNOWN_WITHOUT = np.int64(2), np.int64(3), np.int64(4)
+"""Of a group that has ended: its state has; its log was deleted, or it is followed no longer; both."""
 WAITS, PENDING, EARLIER = np.int64(1), np.int64(3), np.int64(1)
 """A group waits for a transaction at the last stable offset, or since its next offset is in it; with
 EARLIER added, an earlier record of its offset has said so."""
@@ -226,7 +226,7 @@ def stated(w: Store, f: Feed, i: Int) -> None:
     if f.state[i] == w.settings[0]["known"]:
         j = find_cursor(w, key, name)
         if j >= 0:
-            w.cursors[j]["ended"] = 2
+            w.cursors[j]["ended"] = KNOWN_WITHOUT if w.cursors[j]["ended"] >= WITH_LOG else KNOWN
         return
     c = w.cursors[_new_or_known(w, key, name)]
     if w.keys[key]["topic"] < 0:
@@ -267,7 +267,7 @@ def _left(w: Store, key: Int, c: Record) -> Int:
 def _state_of(w: Store, key: Int, c: Record) -> Int:
     """The state of a group at a check; NOBODY while its log is not known."""
     p, k, end = w.settings[0], w.keys[key], _end(w, key)
-    if c["ended"] == 2:
+    if c["ended"] == KNOWN or c["ended"] == KNOWN_WITHOUT:
         return p["known"]
     if k["log_gone"] != 0 or c["ended"] == WITH_LOG:
         return p["gone"]
@@ -409,7 +409,7 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
             c["answered_ms"] if c["answered_ms"] != 0 else NULL
         )  # 0: an older state
         row["state"], row["start"], row["end"] = state, k["log_start"], _end(e, key)
-        if c["ended"] == WITH_LOG:
+        if c["ended"] >= WITH_LOG:
             row["start"], row["end"] = NULL, NULL
         row["committed"], row["lag"], row["records"], row["bytes"] = NULL, NULL, NULL, NULL
         row["client"], row["host"], row["type"] = NOBODY, NOBODY, c["type"]

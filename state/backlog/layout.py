@@ -227,7 +227,7 @@ last of them. `beyond`: acknowledged entries in ranges that are not kept. `back_
 `expired`: messages that expired since the last check (NULL: not known), `expired_before`: up to it,
 `expired_total`: the broker's own count (NULL: none). `state` to `answered_ms` are of Kafka groups:
 the state of the last row and the one that a record states (names, -1: none), whether the group has
-ended (2: its state has, 3: see `groups.WITH_LOG`), the offset below which nothing more can be lost,
+ended (see `groups.KNOWN`), the offset below which nothing more can be lost,
 the records after its offset while the log ends at `unread_end` (NULL: not counted), the unread
 records of an offset that has expired since the last check, and the time of its last state.
 `waits`: whether an open transaction holds the group (see `groups.WAITS`; 0: the next three mean

@@ -451,3 +451,13 @@ def test_random_polls_are_judged_as_the_reference_judges_them() -> None:
         ("lost_messages", "first_sight"),
         ("lost_messages", "retention"),
     } <= set(seen)
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_group_whose_log_was_deleted_has_no_numbers_of_another_one(is_known: bool) -> None:
+    """Also when its name is known again before the check."""
+    known = [of_kafka("group_state", 3, subscription="g", group_state="known")] if is_known else []
+    ends = [of_kafka("ledger_deleted", 2, ledger_id=0), *known]
+    found = rows([log(0, 9), offset(1, 5), *ends, log(4, 48, start=24)], POLL_MS + 1)
+    said = found["group_lag"] + found["group_states"]
+    assert said and {values([row], "log_start", "log_end")[0] for row in said} == {(None, None)}
