@@ -201,11 +201,11 @@ class Service:
 
 
 def last_message(said: str) -> list[str]:
-    """The last message of a start, a line or two; without what Spark says."""
+    """The last message of a start, a line or two, which the log has on one; without what Spark says."""
     lines = said.splitlines()
     found = list(takewhile(lambda line: LINE.match(line) and "Z ERROR " in line, lines[::-1]))
     if found:
-        return [LINE.sub("", line) for line in found[::-1]]
+        return [part for line in found[::-1] for part in LINE.sub("", line).split(" | ")]
     refused = [line for line in lines if line.startswith("weir: ")]  # before the log begins
     return lines[lines.index(refused[-1]) :] if refused else []
 
