@@ -203,11 +203,11 @@ class GatheringWriter(Writer):
                 raise
 
     def require_tables(self) -> None:
-        """Damaged if a table is gone to which the query has written."""
-        for name in self._commits:
+        """Damaged if a table of the query is gone."""
+        for name in {**self._commits, **self._open}:
             path = path_in(self._warehouse, name)
             if folders.look(Path(path, "_delta_log")) is None:
-                raise Damaged(path, f"is gone, and the query {self.query} has written to it")
+                raise Damaged(path, f"is gone, a table of the query {self.query}")
 
     def commit_all(self) -> None:
         """Commit all gathered rows."""

@@ -411,21 +411,24 @@ def test_a_commit_for_which_there_is_no_room_waits_and_names_the_folder(
 
 
 @pytest.mark.parametrize("gone", ["quarantine", "quarantine/_delta_log"])
+@pytest.mark.parametrize("is_committed", [True, False])
 def test_a_table_that_is_gone_ends_the_run_and_is_not_begun_anew(
-    make_settings: MakeSettings, gone: str
+    make_settings: MakeSettings, gone: str, is_committed: bool
 ) -> None:
     settings = make_settings(commit_interval_ms=1)
     said: list[str] = []
     gatherers = Gatherers(settings, True, said.append)
     writer = gatherers.writer("govern")
+    writer.prepare(["quarantine"])
     schema = TABLES["quarantine"].schema
     rows = pa.Table.from_pylist([dict.fromkeys(schema.names)], schema=schema)
     writer.append("quarantine", rows, 0)
-    gatherers.commit_all()
+    if is_committed:
+        gatherers.commit_all()
     shutil.rmtree(Path(settings.warehouse, gone))
     writer.append("quarantine", rows, 1)
     time.sleep(0.01)
-    with pytest.raises(UserError, match="quarantine is gone, and the query govern has written"):
+    with pytest.raises(UserError, match="quarantine is gone, a table of the query govern"):
         gatherers.commit_due()
     assert not DeltaTable.is_deltatable(str(Path(settings.warehouse, "quarantine")))
     assert said == []
