@@ -52,7 +52,6 @@ MEASURES = (
         "gauge",
         True,
         "entries in the cache",
-        least=True,
     ),
     Measure(
         "cache_used_bytes",
@@ -61,7 +60,6 @@ MEASURES = (
         "gauge",
         True,
         "bytes in the cache",
-        least=True,
     ),
 )
 SAMPLED: frozenset[str] = frozenset({"connection", "topic"})
