@@ -598,10 +598,12 @@ def take_rate(w: World, f: Feed, i: Int) -> None:
     if reported and f.bound[i] != NULL:
         # 0 and less, of brokers before 3.5, throttle nobody
         bound = f.bound[i] / 1000.0 if f.bound[i] > 0 else _UNBOUNDED
-    e["bound"], e["level"], e["feed"], e["last_ms"] = bound, level, f.feed[i], now
+    e["feed"], e["last_ms"] = f.feed[i], now
     e["requests"] += 1
-    over: Record
-    over = False
+    # A limit that went amid the window is the one that throttled in it.
+    if bound == bound or e["throttled"] == 0:
+        e["bound"], e["level"] = bound, level
+    over: Record = False
     if type_ == L.MUTATION:
         over = reported and f.value[i] < 0
     else:

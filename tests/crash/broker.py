@@ -11,6 +11,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.crash.disaster import Disaster
 from tests.crash.service import Failed
 from tests.crash.site import PARTITIONS, Site
+from tests.support.waiting import PATIENCE_S
 
 GONE_S = 60.0
 MORE = 4
@@ -47,7 +48,9 @@ def partitions_added(site: Site) -> None:
     with site.running() as run:
         run.wait_to_read(_ends(site))  # a broker's records that move must not overtake
         with _admin(site) as admin:
-            admin.create_partitions([NewPartitions(site.topic, MORE)])[site.topic].result(20)
+            admin.create_partitions([NewPartitions(site.topic, MORE)])[site.topic].result(
+                PATIENCE_S
+            )
         site.produce(0.5, 1, MORE)
         run.wait_to_read(_ends(site))
         run.stop()
@@ -88,7 +91,7 @@ def expired(site: Site) -> None:
     with _admin(site) as admin:
         wanted = [TopicPartition(site.topic, int(p), at) for p, at in first.items()]
         for done in admin.delete_records(wanted).values():
-            done.result(20)
+            done.result(PATIENCE_S)
     with site.running() as run:
         said = run.refused(90)
     if "no longer holds records" not in said[0] or "failOnDataLoss false" not in said[-1]:
@@ -115,8 +118,8 @@ def _admin(site: Site) -> AdminClient:
 def _recreate(site: Site) -> None:
     assert site.kafka is not None
     with _admin(site) as admin:
-        admin.delete_topics([site.topic])[site.topic].result(20)
-        while site.topic in admin.list_topics(timeout=10).topics:
+        admin.delete_topics([site.topic])[site.topic].result(PATIENCE_S)
+        while site.topic in admin.list_topics(timeout=PATIENCE_S).topics:
             time.sleep(0.2)
     site.kafka.create_topic(site.topic, PARTITIONS)
     site.sent.clear()

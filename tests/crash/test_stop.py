@@ -26,6 +26,7 @@ from tests.conftest import ROOT
 from tests.crash.service import OF_PYTEST
 from tests.crash.tables import Tables
 from tests.support.servers.process import free_ports
+from tests.support.waiting import PATIENCE_S
 
 LINE = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z [A-Z]{4,7} +(.*)")
 """A line of the log as text; no other is in it."""
@@ -104,7 +105,9 @@ def test_asked_to_stop_it_finishes_its_batches_and_goes_on_later(
         file.write(f"metrics: {{listen: '127.0.0.1:{port}', refresh_s: 1}}\n")
     with submitted(config, log_format) as process:
         wait_for_batches(process, config, 1)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        with urllib.request.urlopen(
+            f"http://127.0.0.1:{port}/metrics", timeout=PATIENCE_S
+        ) as answer:
             served = answer.read().decode()
         ask(process)
         out, said = process.communicate(timeout=90)

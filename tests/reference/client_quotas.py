@@ -432,9 +432,12 @@ class Broker:
             return timed if timed.throttle >= first.throttle else first
         return timed if timed.share > first.share else first
 
+    def _start(self, r: Record) -> int:
+        period: int = self._p["stats_window_ms"]
+        return r["ts_wall_ms"] // period * period
+
     def _window(self, r: Record, charge: Charge, basis: str = "requests") -> Row:
-        period = self._p["stats_window_ms"]
-        start = r["ts_wall_ms"] // period * period
+        start = self._start(r)
         key = (start, charge.name, *charge.entity, basis)
         empty = {
             "requests": 0,
@@ -465,8 +468,7 @@ class Broker:
         return top
 
     def _used(self, r: Record, topic: str | None) -> Row:
-        period = self._p["stats_window_ms"]
-        start = r["ts_wall_ms"] // period * period
+        start = self._start(r)
         key = (start, r.get("principal"), r.get("client_id"), r["api"], topic)
         none = {"requests": 0, "bytes": 0, "ns": 0, "throttle_ms": 0}
         found = self._usage.setdefault(key, none)
@@ -480,7 +482,12 @@ class Broker:
         if reported and r.get("bound_milli") is not None:
             # Kafka before 3.5: a throttle time of (rate - bound) / bound is negative or divided by 0.
             bound = r["bound_milli"] / 1000.0 if r["bound_milli"] > 0 else 2.0**63
-        e = self._window(r, Charge(name, 0.0, entity, bound, level), "metrics")
+        had = self._stats.get((self._start(r), name, *entity, "metrics"))
+        if bound is None and had and had["throttled"]:
+            bound_of, level = had["bound"], had["level"]
+        else:
+            bound_of = bound
+        e = self._window(r, Charge(name, 0.0, entity, bound_of, level), "metrics")
         e["requests"] += 1
         # A mean of a minute outlives its limit; where no limit is known at all, it is all there is.
         over = (r.get("throttle_avg_milli") or 0) > 0 and (

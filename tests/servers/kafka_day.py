@@ -21,6 +21,7 @@ from tests.support.servers import ivy, producer_ids
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.process import free_ports
 from tests.support.servers.raw_kafka import Entity, RawClient
+from tests.support.waiting import PATIENCE_S
 
 RELEASE = "4.4.0"
 BROKER = {
@@ -110,7 +111,7 @@ class Day(Life):
                 self.limit({"client-id": "free"}, producer_byte_rate=value)
         secret = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, 4096)
         made = UserScramCredentialUpsertion("etl", secret, password=PASSWORD.encode())
-        self.admin.alter_user_scram_credentials([made])["etl"].result(10)
+        self.admin.alter_user_scram_credentials([made])["etl"].result(PATIENCE_S)
         # The marker of its only transaction is removed before the first poll.
         self.transaction("quiet", 3, "commit")
         self.delete_below("quiet", 4)

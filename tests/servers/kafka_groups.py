@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from app.config.kafka_groups import KafkaGroupsSettings
 from tests.reference.backlog import judge
 from tests.support.polled import lines
 from tests.support.servers.kafka import Kafka
+from tests.support.waiting import PATIENCE_S, wait_for
 
 AGED_MS = 3_600_000
 Json = dict[str, Any]
@@ -54,17 +55,17 @@ class Cluster:
             request = [ConsumerGroupTopicPartitions(self.group(group), places)]
             (done,) = self.admin.alter_consumer_group_offsets(request).values()
             try:
-                return all(each.error is None for each in done.result(10).topic_partitions)
+                return all(each.error is None for each in done.result(PATIENCE_S).topic_partitions)
             except (KafkaException, TimeoutError):
                 return False
 
-        until(committed)
+        wait_for(committed)
 
     def committed(self, group: str) -> list[TopicPartition]:
         """The offsets of a group; the broker removes those of a deleted topic by and by."""
         request = [ConsumerGroupTopicPartitions(self.group(group))]
         (found,) = self.admin.list_consumer_group_offsets(request).values()
-        return [each for each in found.result(10).topic_partitions if each.offset >= 0]
+        return [each for each in found.result(PATIENCE_S).topic_partitions if each.offset >= 0]
 
     def settings(self, **keys: Any) -> KafkaGroupsSettings:
         return KafkaGroupsSettings.model_validate(
@@ -86,7 +87,7 @@ def standing(kafka: Kafka) -> Iterator[Cluster]:
     made = Cluster(kafka)
     with made.admin:
         kafka.create_topic(made.topic, 2)
-        until(lambda: made.topic in made.admin.list_topics(timeout=10).topics)
+        wait_for(lambda: made.topic in made.admin.list_topics(timeout=PATIENCE_S).topics)
         yield made
 
 
@@ -95,13 +96,6 @@ def cluster(kafka: Kafka) -> Iterator[Cluster]:
     """The broker with a topic of two partitions and groups that stand in it."""
     with standing(kafka) as made:
         yield made
-
-
-def until(holds: Callable[[], bool], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "the broker has not done it"
-        time.sleep(0.2)
 
 
 def now_ms() -> int:

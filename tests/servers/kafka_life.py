@@ -17,9 +17,10 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartiti
 from confluent_kafka import admin as requests
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
-from tests.servers.kafka_groups import now_ms, until
+from tests.servers.kafka_groups import now_ms
 from tests.support.servers.kafka import Kafka, jars
 from tests.support.servers.process import java
+from tests.support.waiting import PATIENCE_S, wait_for
 
 HALF = "half"
 JAVA = """
@@ -82,7 +83,7 @@ class Life:
             ],
         )
         if settings:
-            self.admin.incremental_alter_configs([resource])[resource].result(10)
+            self.admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 
     def send(self, topic: str, count: int, partition: int = 0, age_s: int = 0) -> None:
         at = now_ms() - 1000 * age_s
@@ -116,12 +117,12 @@ class Life:
         producer.flush()
         if end != "open":
             getattr(producer, f"{end}_transaction")(30)
-            until(lambda: self.end(topic) > marker)  # it is written after the answer
+            wait_for(lambda: self.end(topic) > marker)  # it is written after the answer
         return producer
 
     def ends(self, spec: OffsetSpec | None = None) -> dict[Place, int]:
         """The ends of all logs, as the broker has them; with a `spec`, their beginnings."""
-        topics = self.admin.list_topics(timeout=10).topics
+        topics = self.admin.list_topics(timeout=PATIENCE_S).topics
         asked = {
             TopicPartition(name, n): spec or OffsetSpec.latest()
             for name in topics
@@ -129,7 +130,9 @@ class Life:
             for n in topics[name].partitions
         }
         found = self.admin.list_offsets(asked)
-        return {(each.topic, each.partition): found[each].result(10).offset for each in found}
+        return {
+            (each.topic, each.partition): found[each].result(PATIENCE_S).offset for each in found
+        }
 
     def end(self, topic: str) -> int:
         return self.ends()[topic, 0]
@@ -138,12 +141,12 @@ class Life:
         def done() -> bool:
             asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, partition, offset)])
             try:
-                answer = self.admin.alter_consumer_group_offsets([asked])[group].result(10)
+                answer = self.admin.alter_consumer_group_offsets([asked])[group].result(PATIENCE_S)
             except client.KafkaException:
                 return False
             return all(each.error is None for each in answer.topic_partitions)
 
-        until(done)  # the coordinator may not be there yet
+        wait_for(done)  # the coordinator may not be there yet
         place = topic, partition
         if (group, place) not in self.offsets:
             self._lose(group, topic, self.starts[place] - offset)
@@ -168,7 +171,7 @@ class Life:
 
     def delete_below(self, topic: str, offset: int) -> None:
         asked = TopicPartition(topic, 0, offset)
-        assert self.admin.delete_records([asked])[asked].result(10).low_watermark == offset
+        assert self.admin.delete_records([asked])[asked].result(PATIENCE_S).low_watermark == offset
         self.deleted(topic, offset)
 
     def deleted(self, topic: str, offset: int) -> None:
@@ -190,7 +193,7 @@ class Life:
     def polled(self, more: int = 2) -> None:
         """Wait for polls: the second one from now on has begun after now."""
         before = self.count_polls()
-        until(lambda: self.count_polls() >= before + more, 180)
+        wait_for(lambda: self.count_polls() >= before + more, 180)
 
     def count_polls(self) -> int:
         """Polls so far; other files only move the clocks."""
@@ -202,7 +205,7 @@ class Life:
 
     def drop(self, *groups: str) -> None:
         for future in self.admin.delete_consumer_groups(list(groups)).values():
-            future.result(10)
+            future.result(PATIENCE_S)
 
     def begin(self) -> None:
         """What stands when Weir is started."""
@@ -264,7 +267,7 @@ class Life:
             self.send("short", 5, age_s=age_s - 60 * number)
         self.polled()
         # Retention by size takes all segments but the last one.
-        until(lambda: self.ends(OffsetSpec.earliest())["short", 0] == self.end("short") - 5)
+        wait_for(lambda: self.ends(OffsetSpec.earliest())["short", 0] == self.end("short") - 5)
         self.deleted("short", self.end("short") - 5)
         self.delete_below("emptied", self.end("emptied"))
         slow = self.offsets["slow", ("drained", 0)]
@@ -272,8 +275,8 @@ class Life:
         self.drop(f"done-{number}", f"left-{number}")
         self.expired[f"left-{number}", "expired", 0] = 4
         self.expect("group-without-offset", f"left-{number}", "expired")
-        self.admin.delete_topics(["anew"])["anew"].result(10)
-        until(lambda: not self.kafka.has_topic("anew"))
+        self.admin.delete_topics(["anew"])["anew"].result(PATIENCE_S)
+        wait_for(lambda: not self.kafka.has_topic("anew"))
         if number % 2:  # else it is there again at the next poll
             self.polled()
         self.topic("anew")
@@ -297,7 +300,7 @@ class Life:
             }
         )
         held.subscribe(["orders"])
-        until(lambda: held.poll(0.2) is None and bool(held.assignment()))
+        wait_for(lambda: held.poll(0.2) is None and bool(held.assignment()))
         self.delete_below("drained", self.offsets["slow", ("drained", 0)] + 5)
 
     def once(self, unasked: AbstractContextManager[None]) -> None:
@@ -321,21 +324,23 @@ class Life:
         self.expect("group-without-offset", HALF, "expired")
 
         def led() -> bool:
-            partition = self.admin.list_topics("dark", timeout=10).topics["dark"].partitions[0]
+            partition = (
+                self.admin.list_topics("dark", timeout=PATIENCE_S).topics["dark"].partitions[0]
+            )
             return bool(partition.leader >= 0)
 
         with unasked:
             shutil.rmtree(self.folder / "kafka" / "more")
-            until(lambda: not led())
+            wait_for(lambda: not led())
 
     def lags(self) -> dict[tuple[str, str, int], int]:
         """By group and partition the broker's own lag."""
         ends = self.ends()
-        groups = [g.group_id for g in self.admin.list_consumer_groups().result(10).valid]
+        groups = [g.group_id for g in self.admin.list_consumer_groups().result(PATIENCE_S).valid]
         found = {}
         for group in filter(None, groups):
             asked = self.admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])
-            for each in asked[group].result(10).topic_partitions:
+            for each in asked[group].result(PATIENCE_S).topic_partitions:
                 if each.topic != "dark":
                     place = each.topic, each.partition
                     found[group, *place] = ends[place] - each.offset

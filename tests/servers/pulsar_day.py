@@ -23,7 +23,8 @@ from tests.support.recording.saturated import COUNTED, sending
 from tests.support.recording.scene import Scene, name_of
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar, samples
-from tests.support.servers.pulsar_plugin import connected, until
+from tests.support.servers.pulsar_plugin import connected
+from tests.support.waiting import wait_for
 
 Json = dict[str, Any]
 HOT, VICTIM, CHANGED, TWICE, STEADY, HOLES, BACK = (
@@ -51,7 +52,7 @@ BROKER_RATE = 300
 REMOTE = {"serviceUrl": "http://127.0.0.1:1", "brokerServiceUrl": "pulsar://127.0.0.1:1"}
 FUNCTION = "public/default/a-function"
 CHECK_S = 5
-PATIENCE_S = 600
+ENOUGH_S = 600
 TTL_S = 20
 
 
@@ -84,7 +85,7 @@ class Day:
         ask("POST", "namespaces/public/day/deduplication", True)
         ask("POST", "namespaces/public/shared/publishRate", rate(80))
         ask("PUT", f"resourcegroups/{GROUP}", OF_GROUP)
-        until(lambda: GROUP in ask("GET", "resourcegroups"))
+        wait_for(lambda: GROUP in ask("GET", "resourcegroups"))
         for name in ("group-a", "group-b"):
             ask("POST", f"namespaces/public/{name}/resourcegroup/{GROUP}")
         ask("POST", "namespaces/public/ttl/messageTTL", TTL_S)
@@ -100,7 +101,7 @@ class Day:
             one.subscribe(TTL, "slow").close()
             reader, producer = one.subscribe(GEO, "local"), one.create_producer(GEO)
             ask("POST", "namespaces/acme/geo/replication", ["standalone", "elsewhere"])
-            until(lambda: "elsewhere" in scene.stats(GEO)["replication"])
+            wait_for(lambda: "elsewhere" in scene.stats(GEO)["replication"])
             for _ in range(50):
                 producer.send(b"x" * 100)
                 reader.acknowledge(reader.receive(10_000))
@@ -150,8 +151,8 @@ class Day:
             )
             self.runs[name] = Service(self.config(name))
         files, polls = self.runs["files"], self.runs["polls"]
-        until(lambda: files.batches("govern", "commits") > 1, PATIENCE_S)
-        until(lambda: polls.batches("backlog", "commits") > 1, PATIENCE_S)
+        wait_for(lambda: files.batches("govern", "commits") > 1, ENOUGH_S)
+        wait_for(lambda: polls.batches("backlog", "commits") > 1, ENOUGH_S)
 
     def namespaces(self) -> Iterator[str]:
         for tenant in ("public", "acme", "pulsar"):

@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from app.config.settings import Settings
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
-from tests.support.servers.pulsar_plugin import until
+from tests.support.waiting import wait_for
 
 Json = dict[str, Any]
 BATCHING: Json = {"batching_enabled": True, "batching_max_publish_delay_ms": 10_000}
@@ -30,7 +30,7 @@ def limit(pulsar: Pulsar, topic: str, rate: int) -> None:
     pulsar.ask(
         "POST", path, {"publishThrottlingRateInMsg": rate, "publishThrottlingRateInByte": -1}
     )
-    until(lambda: pulsar.ask("GET", path) is not None)
+    wait_for(lambda: pulsar.ask("GET", path) is not None)
 
 
 def stats_of(pulsar: Pulsar, topic: str) -> Json:
@@ -53,4 +53,6 @@ def limit_broker(pulsar: Pulsar, folder: Path, rate: int) -> None:
     """Set the limit of the whole broker while it runs, and wait until the plug-in has seen it."""
     key = "brokerPublisherThrottlingMaxMessageRate"
     pulsar.ask("POST", f"brokers/configuration/{key}/{rate}")
-    until(lambda: f'"{key}":{rate},' in pulsar_plugin.records(folder, "policy")[-1]["policy_json"])
+    wait_for(
+        lambda: f'"{key}":{rate},' in pulsar_plugin.records(folder, "policy")[-1]["policy_json"]
+    )

@@ -16,7 +16,7 @@ import pulsar as client
 
 from tests.support.recording.scene import Scene, name_of, path
 from tests.support.servers.pulsar import Pulsar, jars
-from tests.support.servers.pulsar_plugin import until
+from tests.support.waiting import wait_for
 
 OFF, OFF_TOPIC = name_of("off", "t"), name_of("small", "t")
 """Without a quota of size by their namespace, and by the topic's own policy."""
@@ -72,7 +72,7 @@ def prepare(scene: Scene, namespaces: tuple[str, ...]) -> None:
         ask("POST", f"namespaces/public/{name}/backlogQuota", quota(limit, policy))
     where = f"{path(OFF_TOPIC)}/backlogQuota"
     ask("POST", where, quota(-1, "producer_request_hold"))
-    until(lambda: ask("GET", f"{path(OFF_TOPIC)}/backlogQuotaMap"))
+    wait_for(lambda: ask("GET", f"{path(OFF_TOPIC)}/backlogQuotaMap"))
 
 
 def quota(size: int, policy: str) -> dict[str, object]:

@@ -23,11 +23,11 @@ from app.config.settings import Settings, load_settings
 from app.show.reconcile.comparing import one_round
 from app.show.reconcile.spans import differs
 from app.tables.small_files import RECONCILE, read_text, write_text
-from tests.servers.kafka_groups import until
 from tests.servers.kafka_life import LATE_S, Life, weir
 from tests.support.backlog_views import stored
 from tests.support.servers.kafka import Kafka
 from tests.support.servers.process import Server, serving
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.kafka
 OFTEN = {
@@ -205,7 +205,7 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
 
     run.start(lambda log: "started: " in log, timeout_s=180)
     try:
-        until(life.polls.exists, 180)
+        wait_for(life.polls.exists, 180)
         life.polled(1)
         life.once(standing_still(run, life))
         end, rounds = time.monotonic() + seconds, 0
@@ -216,13 +216,13 @@ def test_what_is_wrong_fires_and_nothing_else(life: Life, seconds: int, interval
         before = read_only(config)
         life.last()
         by_broker = life.lags()
-        until(lambda: lags() == by_broker, 180)
+        wait_for(lambda: lags() == by_broker, 180)
         life.polled()
         read_only(config)
         life.polled(4)
         ended, at_ms = time.monotonic(), time.time_ns() // 1_000_000
         # What has been polled is checked a moment later.
-        until(
+        wait_for(
             lambda: max(row["pass_ms"] for row in newest(config, "group_lag").values()) > at_ms, 60
         )
         readings = assert_kafka_agrees(config, file, before, rounds)

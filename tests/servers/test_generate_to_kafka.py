@@ -12,6 +12,7 @@ from app.demo.generator.trace import plan_trace
 from app.demo.generator.write import write_kafka
 from tests.support.servers.fixtures import kafka as kafka
 from tests.support.servers.kafka import Kafka
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.kafka
 
@@ -28,7 +29,7 @@ def test_records_are_keyed_by_broker(kafka: Kafka) -> None:
     lines: dict[bytes, list[bytes]] = defaultdict(list)
     read = 0
     while read < written.events:
-        messages = consumer.consume(min(10_000, written.events - read), timeout=20)
+        messages = consumer.consume(min(10_000, written.events - read), timeout=PATIENCE_S)
         assert messages, f"{read} of {written.events} records"
         for message in messages:
             assert message.error() is None

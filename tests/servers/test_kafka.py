@@ -28,7 +28,7 @@ from tests.servers.live import (
 )
 from tests.support.servers.kafka import Kafka
 from tests.support.traces import all_rows, identities
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE_S, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -72,7 +72,7 @@ def offsets(kafka: Kafka, topic: str) -> list[tuple[str, int]]:
     consumer = Consumer({"bootstrap.servers": kafka.servers, "group.id": "none"})
     try:
         ends = [
-            consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=10)[1]
+            consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=PATIENCE_S)[1]
             for p in range(PARTITIONS)
         ]
     finally:
@@ -161,7 +161,7 @@ def test_a_timestamp_that_spark_cannot_read_is_named_with_its_place_and_the_reme
     assert "source.options.failOnDataLoss false" in remedy
     with AdminClient({"bootstrap.servers": kafka.servers}) as admin:
         (done,) = admin.delete_records([TopicPartition(topic, 1, 8)]).values()
-        done.result(20)
+        done.result(PATIENCE_S)
     settings.feed.options["failOnDataLoss"] = "false"
     assert run(settings, available_now=True) == 0
     assert identities(settings.warehouse) == [(str(1), offset) for offset in range(8, 20)]
@@ -227,8 +227,8 @@ def test_a_topic_that_was_created_again_is_refused_unless_data_may_be_lost(
     sources.check(settings.feed, settings.location)
 
     with AdminClient({"bootstrap.servers": kafka.servers}) as admin:
-        admin.delete_topics([topic])[topic].result(20)
-        wait_for(lambda: topic not in admin.list_topics(timeout=10).topics)
+        admin.delete_topics([topic])[topic].result(PATIENCE_S)
+        wait_for(lambda: topic not in admin.list_topics(timeout=PATIENCE_S).topics)
     kafka.create_topic(topic, PARTITIONS)
 
     with pytest.raises(UserError) as refused:

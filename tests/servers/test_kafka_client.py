@@ -30,10 +30,11 @@ from app.sources.kafka.kafka_client import KafkaClient
 from app.sources.kafka.offsets import LogPosition, Place
 from app.sources.kafka.producers_client import ProducersClient
 from app.sources.polling import Unanswered
-from tests.servers.kafka_groups import AGED_MS, Cluster, now_ms, records, until
+from tests.servers.kafka_groups import AGED_MS, Cluster, now_ms, records
 from tests.support.polled import of_kind
 from tests.support.servers.kafka import Kafka
 from tests.support.servers.process import serving
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -66,7 +67,7 @@ class Pair:
                 new = NewTopic(self.topic, PARTITIONS, replica_assignment=led)
                 return admin.create_topics([new])[self.topic].exception(20) is None
 
-            until(created)
+            wait_for(created)
         for n in range(PARTITIONS):
             self.first.send(
                 self.topic,
@@ -120,7 +121,7 @@ def test_a_broker_that_hangs_costs_its_own_partitions(
             first[:] = records(poller.poll_once(now_ms()))
             return not poller.last.problems
 
-        until(is_whole)
+        wait_for(is_whole)
         states = of_kind(first, "cursor_state", "partition", "publish_time_ms")
         assert [(n, at is not None) for n, at in states] == [(n, True) for n in range(PARTITIONS)]
         with pair.hanging():
@@ -133,7 +134,7 @@ def test_a_broker_that_hangs_costs_its_own_partitions(
         about = {text.partition(":")[0] for text in poller.last.problems}
         lists = {"the list of groups", "the list of transactions"}  # all brokers are asked for them
         assert about == lists | {f"partition {pair.topic}/{n}" for n in (1, 3)}
-        until(lambda: bool(records(poller.poll_once(now_ms()))) and not poller.last.problems)
+        wait_for(lambda: bool(records(poller.poll_once(now_ms()))) and not poller.last.problems)
         assert poller.last.skipped == 0
 
 

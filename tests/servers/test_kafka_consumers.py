@@ -11,9 +11,10 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 
 from app.sources.kafka.groups_poll import GroupPoller
-from tests.servers.kafka_groups import Cluster, now_ms, records, until
+from tests.servers.kafka_groups import Cluster, now_ms, records
 from tests.servers.kafka_releases import NEWEST, OLDER, release, released
 from tests.support.polled import of_kind
+from tests.support.waiting import wait_for
 
 __all__ = ["release", "released"]
 
@@ -38,7 +39,7 @@ def consumer(cluster: Cluster, client_id: str, protocol: str) -> Iterator[Consum
     )
     made.subscribe([cluster.topic])
     try:
-        until(lambda: made.poll(0.2) is not None and len(made.assignment()) == 2)
+        wait_for(lambda: made.poll(0.2) is not None and len(made.assignment()) == 2)
         yield made
     finally:
         made.close()

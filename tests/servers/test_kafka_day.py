@@ -16,11 +16,11 @@ import yaml
 from app.config.settings import load_settings
 from app.show.reconcile.spans import differs
 from tests.servers.kafka_day import BROKER, GHOSTS, ODD, RELEASE, Day, exporter
-from tests.servers.kafka_groups import until
 from tests.servers.kafka_life import LATE_S, weir
 from tests.support.backlog_views import stored
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.process import Server, serving
+from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 SECONDS = 600
@@ -91,9 +91,11 @@ def test_every_situation_is_told_by_its_cause(day: tuple[Day, str]) -> None:
     try:
         lived.live()
         run.start(lambda log: "started: " in log, timeout_s=400)
-        until(lived.polls.exists, 180)
+        wait_for(lived.polls.exists, 180)
         lived.polled(3)
-        until(lambda: any("kraft-3_0_0" in str(row["last_problem"]) for row in query("fleet")), 120)
+        wait_for(
+            lambda: any("kraft-3_0_0" in str(row["last_problem"]) for row in query("fleet")), 120
+        )
         lived.dawn(weir(file, "validate", "--connect").stdout)
         begun = time.monotonic()
         for share, happens in ((0.3, lived.morning), (0.6, lived.noon), (0.7, lived.evening)):

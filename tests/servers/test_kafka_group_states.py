@@ -22,6 +22,7 @@ from tests.servers.kafka_groups import (
 )
 from tests.support.polled import of_kind
 from tests.support.servers.kafka import Kafka, run_class
+from tests.support.waiting import PATIENCE_S
 
 __all__ = ["cluster"]
 pytestmark = pytest.mark.kafka
@@ -73,7 +74,7 @@ def test_markers_and_aborted_records_are_not_unread(cluster: Cluster, tmp_path: 
     assert (row["lag"], row["lag_records"], row["age_state"]) == (7, 2, "known")
     # The log is emptied: of all that lay between, the records are lost, and nothing more.
     (done,) = cluster.admin.delete_records([TopicPartition(cluster.topic, 0, 10)]).values()
-    assert done.result(10).low_watermark == 10
+    assert done.result(PATIENCE_S).low_watermark == 10
     found += records(poller.poll_once(now_ms()))
     found += records(poller.poll_once(now_ms() + 1))
     lost = judge(found, PRECISE)["lost_messages"]

@@ -27,13 +27,13 @@ from tests.servers.kafka_groups import (
     cluster,
     now_ms,
     records,
-    until,
 )
 from tests.support.backlog_views import stored
 from tests.support.polled import of_kind
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.logging_kafka import LoggingKafka
 from tests.support.servers.process import serving
+from tests.support.waiting import PATIENCE_S, wait_for
 
 __all__ = ["cluster"]
 
@@ -164,7 +164,7 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     # Retention deletes below a committed offset while Weir is down, and a shorter one is set.
     poller.close()
     (deleted,) = cluster.admin.delete_records([TopicPartition(cluster.topic, 0, 20)]).values()
-    assert deleted.result(10).low_watermark == 20
+    assert deleted.result(PATIENCE_S).low_watermark == 20
     resource = ConfigResource(
         ConfigResource.Type.TOPIC,
         cluster.topic,
@@ -176,7 +176,7 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
         ],
     )
     for future in cluster.admin.incremental_alter_configs([resource]).values():
-        future.result(10)
+        future.result(PATIENCE_S)
     poller = GroupPoller(cluster.settings(), tmp_path)
     third = records(poller.poll_once(now_ms()))
     lost = judge([*so_far, *third], PRECISE)["lost_messages"]
@@ -205,7 +205,7 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
 
     # The slow group is deleted.
     (done,) = cluster.admin.delete_consumer_groups([cluster.group("slow")]).values()
-    done.result(10)
+    done.result(PATIENCE_S)
     fourth = records(poller.poll_once(now_ms()))
     assert of_kind(fourth, "cursor_deleted", "subscription", "partition") == [
         (cluster.group("slow"), 0),
@@ -225,9 +225,9 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     assert (expired["state"], expired["unread"]) == ("offsets_expired", 30)
 
     # The topic is deleted and made anew: nothing of the old one stays.
-    cluster.admin.delete_topics([cluster.topic])[cluster.topic].result(10)
-    until(lambda: cluster.topic not in cluster.admin.list_topics(timeout=10).topics)
-    until(lambda: cluster.committed("fast") == [])
+    cluster.admin.delete_topics([cluster.topic])[cluster.topic].result(PATIENCE_S)
+    wait_for(lambda: cluster.topic not in cluster.admin.list_topics(timeout=PATIENCE_S).topics)
+    wait_for(lambda: cluster.committed("fast") == [])
     fifth = records(poller.poll_once(now_ms()))
     assert [r["event_type"] for r in fifth] == [
         "policy",
@@ -240,7 +240,7 @@ def test_a_life_of_groups(cluster: Cluster, tmp_path: Path) -> None:
     ((text,),) = of_kind(fifth, "policy", "policy_json")
     assert json.loads(text)["limits"] == {}
     cluster.kafka.create_topic(cluster.topic, 1)
-    until(lambda: cluster.topic in cluster.admin.list_topics(timeout=10).topics)
+    wait_for(lambda: cluster.topic in cluster.admin.list_topics(timeout=PATIENCE_S).topics)
     sixth = records(poller.poll_once(now_ms()))
     assert of_kind(sixth, "ledger_state", "partition", "ledger_entries") == [(0, 0)]
     assert of_kind(sixth, "cursor_state", "subscription") == []
@@ -252,8 +252,8 @@ def test_a_topic_made_anew_between_two_polls(cluster: Cluster, tmp_path: Path) -
     poller = GroupPoller(cluster.settings(retention_as_quota=False), tmp_path)
     first = records(poller.poll_once(now_ms()))
     assert of_kind(first, "policy") == []
-    cluster.admin.delete_topics([cluster.topic])[cluster.topic].result(10)
-    until(lambda: cluster.topic not in cluster.admin.list_topics(timeout=10).topics)
+    cluster.admin.delete_topics([cluster.topic])[cluster.topic].result(PATIENCE_S)
+    wait_for(lambda: cluster.topic not in cluster.admin.list_topics(timeout=PATIENCE_S).topics)
     cluster.kafka.create_topic(cluster.topic, 1)
     at = now_ms() - 5000
     cluster.produce(0, 5, at)

@@ -27,6 +27,7 @@ from app.tables.small_files import path_in
 from app.whatif.replay import replayed
 from tests.support.servers.logging_kafka import LoggingKafka
 from tests.support.servers.process import serving
+from tests.support.waiting import PATIENCE_S
 from tests.unit.state.producer_id_trace import numbered, play
 
 if TYPE_CHECKING:
@@ -79,7 +80,7 @@ def traffic(broker: LoggingKafka) -> None:
             ]
         )
         for one in made.values():
-            one.result(20)
+            one.result(PATIENCE_S)
     failed: list[Any] = []
 
     def delivered(error: Any, _: Any) -> None:

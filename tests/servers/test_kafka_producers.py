@@ -38,12 +38,13 @@ from app.sources.kafka import producers_source
 from app.sources.kafka.dump_log import Dump, DumpedBatch
 from app.sources.kafka.producers_poll import ProducerPoller
 from app.tables.small_files import path_in
-from tests.servers.kafka_groups import now_ms, until
+from tests.servers.kafka_groups import now_ms
 from tests.support.polled import lines
 from tests.support.servers import producer_ids
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.logging_kafka import LoggingKafka
 from tests.support.servers.process import serving
+from tests.support.waiting import PATIENCE_S, wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -296,7 +297,7 @@ def test_owners_by_rule_and_by_acl(
             AclOperation.WRITE,
             AclPermissionType.ALLOW,
         )
-        admin.create_acls([acl])[acl].result(10)
+        admin.create_acls([acl])[acl].result(PATIENCE_S)
     ruling = [{"topic": "^.*-ruled", "principal": "User:dave"}]
     config = settings({}, owners=ruling, acls=True)
     said: list[str] = []
@@ -335,7 +336,7 @@ def test_ids_that_expire_leave_and_may_come_again(
         resource = ConfigResource(ConfigResource.Type.BROKER, "1", incremental_configs=[entry])
         with AdminClient({"bootstrap.servers": broker.servers}) as admin:
             for future in admin.incremental_alter_configs([resource]).values():
-                future.result(10)
+                future.result(PATIENCE_S)
 
     config = settings()
     with closing(poller_of(config)) as poller:
@@ -345,7 +346,7 @@ def test_ids_that_expire_leave_and_may_come_again(
         assert live(config) == {(topic, "unknown"): (1, 1)}
         expire_after(1000)
         try:
-            until(lambda: not asked_again(poller, config))
+            wait_for(lambda: not asked_again(poller, config))
         finally:
             expire_after(86_400_000)
         producer_ids.produce(broker.servers, topic, 0, [10**9, 10**9 + 1])

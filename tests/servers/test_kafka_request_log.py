@@ -35,6 +35,7 @@ from tests.support.servers.kafka import jars
 from tests.support.servers.logging_kafka import LoggingKafka
 from tests.support.servers.process import Missing, serving
 from tests.support.servers.raw_kafka import Entity, Exchange, RawClient, Topic
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,7 +155,7 @@ def aborted(servers: str, topic: str) -> None:
 def topic_id(broker: LoggingKafka, name: str) -> UUID:
     with AdminClient({"bootstrap.servers": broker.servers}) as admin:
         (told,) = admin.describe_topics(TopicCollection([name])).values()
-        text = str(told.result(20).topic_id)
+        text = str(told.result(PATIENCE_S).topic_id)
     return UUID(bytes=base64.urlsafe_b64decode(text + "=="))
 
 
@@ -459,7 +460,7 @@ class Clients:
                 number += 1
                 (made,) = admin.create_topics([NewTopic(f"made-{number}", 3, 1)]).values()
                 with suppress(KafkaException):
-                    made.result(20)
+                    made.result(PATIENCE_S)
                 time.sleep(0.3)
 
 

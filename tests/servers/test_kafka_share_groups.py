@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from app.sources.kafka.groups_poll import GroupPoller
-from tests.servers.kafka_groups import Cluster, Json, newest, now_ms, records, until
+from tests.servers.kafka_groups import Cluster, Json, newest, now_ms, records
 from tests.servers.kafka_releases import NEWEST, release, released
 from tests.support.polled import of_kind
 from tests.support.servers import ivy
 from tests.support.servers.kafka import jars
 from tests.support.servers.process import java
+from tests.support.waiting import wait_for
 
 __all__ = ["release", "released"]
 
@@ -160,7 +161,7 @@ def test_a_share_group_that_is_deleted_is_gone(
         ]
         (done,) = released.admin.delete_consumer_groups([name]).values()
         assert done.exception(20) is None
-        until(lambda: not shown(records(poller.poll_once(now_ms()))))
+        wait_for(lambda: not shown(records(poller.poll_once(now_ms()))))
         assert poller.last.problems == []
         found = records(poller.poll_once(now_ms()))
         assert of_kind(found, "group_state", "subscription", "group_state") == [
@@ -177,7 +178,7 @@ def test_a_group_of_kafka_streams_has_offsets_and_a_state(
     streams = ivy.jars(f"kafka-streams-{NEWEST}", OF_STREAMS)
     poller = GroupPoller(released.settings(), tmp_path / "spool")
     with closing(poller), program(tmp_path / "App.java", STREAMS, words, streams):
-        until(lambda: (0, "0:2") in committed(records(poller.poll_once(now_ms()))))
+        wait_for(lambda: (0, "0:2") in committed(records(poller.poll_once(now_ms()))))
         released.produce(0, 500, now_ms())
         found = [records(poller.poll_once(now_ms())) for _ in range(2)]
         assert poller.last.problems == []

@@ -15,10 +15,11 @@ from app import sources
 from app.sources.kafka.groups_poll import GroupPoller
 from app.tables.small_files import path_in
 from tests.reference.backlog import judge
-from tests.servers.kafka_groups import PRECISE, Cluster, Json, now_ms, records, until
+from tests.servers.kafka_groups import PRECISE, Cluster, Json, now_ms, records
 from tests.servers.kafka_releases import release, released
 from tests.support.servers import producer_ids
 from tests.support.servers.kafka import run_class
+from tests.support.waiting import wait_for
 
 __all__ = ["release", "released"]
 
@@ -99,7 +100,7 @@ def test_a_group_waits_for_an_open_transaction(
             released.commit("reader", 5, 0)
             poll()
             assert poll()[-1]["transactional_id"] == name
-        until(lambda: poll()[-1]["state"] == "committed")
+        wait_for(lambda: poll()[-1]["state"] == "committed")
 
 
 def test_a_groups_next_offset_is_in_a_transaction(
@@ -133,7 +134,7 @@ def test_a_groups_next_offset_is_in_a_transaction(
             assert (row["committed"], row["log_end"]) == (1, 5)
             assert row["transactional_id"] == name and row["producer_id"] >= 0
             producer.commit_transaction(30)
-        until(lambda: poll()[-1]["state"] == "committed")
+        wait_for(lambda: poll()[-1]["state"] == "committed")
 
 
 def test_a_transaction_that_hangs(

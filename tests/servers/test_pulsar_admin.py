@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from app.config.pulsar_admin import PulsarAdminSettings
 from app.sources.pulsar.admin_poll import AdminPoller
 from tests.support.polled import lines, of_kind
 from tests.support.servers.pulsar import Pulsar
+from tests.support.waiting import wait_for
 
 NAMESPACE = "public/weir"
 NAME = f"{NAMESPACE}/t"
@@ -68,13 +68,6 @@ def policies(found: list[Json]) -> dict[str, Json]:
 
 def now_ms() -> int:
     return int(time.time() * 1000)
-
-
-def until(holds: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "the broker has not done it"
-        time.sleep(0.2)
 
 
 def backlog_bytes(found: list[Json]) -> int:
@@ -166,8 +159,8 @@ def test_a_life_of_a_topic(pulsar: Pulsar, topic: str, tmp_path: Path) -> None:
         pulsar.ask("POST", f"persistent/{NAME}/trim")
         return len(pulsar.ask("GET", f"persistent/{NAME}/internalStats")["ledgers"]) == 1
 
-    until(trimmed)
-    until(lambda: pulsar.ask("GET", f"persistent/{NAME}/publishRate") is not None)
+    wait_for(trimmed)
+    wait_for(lambda: pulsar.ask("GET", f"persistent/{NAME}/publishRate") is not None)
     poller = AdminPoller(settings(pulsar), tmp_path)
     third = records(poller.poll_once(now_ms()))
     assert of_kind(third, "ledger_deleted", "ledger_id") == [(ids[0],), (ids[1],)]

@@ -21,7 +21,7 @@ from tests.support.recording.limits import BATCHING, rate
 from tests.support.recording.scene import Scene, batch, drain, name_of, text_of
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
-from tests.support.servers.pulsar_plugin import until
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ class Lived:
 @contextmanager
 def away(sink: Path) -> Iterator[None]:
     """The folder that a plug-in writes to is gone: a file is in the place of its link."""
-    until(lambda: not list(sink.glob(".*.open")))
+    wait_for(lambda: not list(sink.glob(".*.open")))
     folder = sink.readlink()
     sink.unlink()
     sink.write_text("")
@@ -133,7 +133,7 @@ def lose_the_sink(scene: Scene, sink: Path, config: Settings) -> None:
         one.subscribe(KEPT, "slow").close()
         waiting = one.subscribe(LARGE, "archive", consumer_name="waits")
         process = scene.sender(LARGE, "stopped", text_of(SIZE, 1))
-        until(lambda: scene.stats(LARGE)["msgInCounter"] >= 2)
+        wait_for(lambda: scene.stats(LARGE)["msgInCounter"] >= 2)
         process.kill()
         process.wait()
         use(scene)
@@ -143,7 +143,7 @@ def lose_the_sink(scene: Scene, sink: Path, config: Settings) -> None:
             for _ in range(2 * BUFFER):
                 producer.send_async(b"x" * 100, None)
             producer.flush()
-        until(lambda: pulsar_plugin.records(sink, "gap"))
+        wait_for(lambda: pulsar_plugin.records(sink, "gap"))
         use(scene)
         waiting.close()
         caught_up(config, sink)
@@ -167,7 +167,7 @@ def records_of(folder: Path) -> list[Json]:
 def caught_up(config: Settings, folder: Path) -> None:
     """Wait until the run has read what the plug-in has shown."""
     shown = len(records_of(folder))
-    until(lambda: rows_in(config) >= shown, 120)
+    wait_for(lambda: rows_in(config) >= shown, 120)
 
 
 def test_every_record_is_judged_once(lived: Lived) -> None:

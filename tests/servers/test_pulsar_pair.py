@@ -20,7 +20,7 @@ from tests.support.servers import pulsar_plugin
 from tests.support.servers.process import Missing
 from tests.support.servers.pulsar import Pulsar
 from tests.support.servers.pulsar_pair import First, Second
-from tests.support.servers.pulsar_plugin import until
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,7 +124,7 @@ def move(leader: Pulsar, topic: str, target: Pulsar) -> None:
     if owner(leader, topic) == id_of(target):
         return
     leader.ask("PUT", f"namespaces/{namespace}/{BUNDLE}/unload?destinationBroker={id_of(target)}")
-    until(lambda: owner(leader, topic) == owner(target, topic) == id_of(target))
+    wait_for(lambda: owner(leader, topic) == owner(target, topic) == id_of(target))
 
 
 def judged(pair: Pair, folder: Path, files: int = 4, **more: Any) -> Settings:

@@ -25,7 +25,8 @@ from tests.servers.pulsar_plugin import (
 )
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
-from tests.support.servers.pulsar_plugin import connected, until
+from tests.support.servers.pulsar_plugin import connected
+from tests.support.waiting import wait_for
 from tests.unit.show.explain.asking import texts
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def played(pulsar: Pulsar, tmp_path_factory: pytest.TempPathFactory) -> Played:
         time.sleep(2 * CHECK_S)
         one.create_producer(BESIDE).send(b"what closes the clocks of what came before")
     found = Played(folder, large, stats)
-    until(lambda: len(found.records("connection_closed")) >= 2)
+    wait_for(lambda: len(found.records("connection_closed")) >= 2)
     return found
 
 

@@ -16,7 +16,8 @@ from confluent_kafka import Consumer
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.kafka import Kafka
 from tests.support.servers.pulsar import Pulsar
-from tests.support.servers.pulsar_plugin import connected, records, until
+from tests.support.servers.pulsar_plugin import connected, records
+from tests.support.waiting import wait_for
 
 Json = dict[str, Any]
 pytestmark = pytest.mark.slow
@@ -45,11 +46,11 @@ def test_a_topic_is_unloaded_and_a_broker_is_killed(pulsar: Pulsar, tmp_path: Pa
         producer = one.create_producer(topic)
         one.subscribe(topic, "s")
         publish(producer, 10)
-        until(lambda: records(tmp_path, "ledger_state"))
+        wait_for(lambda: records(tmp_path, "ledger_state"))
         pulsar.ask("PUT", topic.replace("://", "/") + "/unload")
         publish(producer, 10)
-        until(lambda: len(records(tmp_path, "entry_added")) == 20)
-        until(lambda: len(records(tmp_path, "ledger_state", "cursor_state")) >= 4)
+        wait_for(lambda: len(records(tmp_path, "entry_added")) == 20)
+        wait_for(lambda: len(records(tmp_path, "ledger_state", "cursor_state")) >= 4)
         # The producer left and came back; nothing was deleted but what the cache had.
         kinds = [r["event_type"] for r in records(tmp_path, "producer_created", "producer_closed")]
         assert kinds == ["producer_created", "producer_closed", "producer_created"]
@@ -63,7 +64,7 @@ def test_a_topic_is_unloaded_and_a_broker_is_killed(pulsar: Pulsar, tmp_path: Pa
     pulsar.start()
     with connected(pulsar) as one:
         publish(one.create_producer(topic), 1)
-        until(lambda: any(r["event_type"] == "entry_added" for r in records(tmp_path)[-5:]))
+        wait_for(lambda: any(r["event_type"] == "entry_added" for r in records(tmp_path)[-5:]))
     found = records(tmp_path)
     # What the open file had is kept, then the run begins anew and says what it cannot know.
     starts = [i for i, r in enumerate(found) if r["event_type"] == "broker_started"]
@@ -104,13 +105,13 @@ def test_kafka_goes_and_comes_back(pulsar: Pulsar, kafka: Kafka, tmp_path: Path)
     with connected(pulsar) as one:
         producer = one.create_producer(f"persistent://public/default/t{uuid4().hex}")
         publish(producer, 100)
-        until(lambda: len(of_kind(read(kafka, feed), "entry_added")) == 100)
+        wait_for(lambda: len(of_kind(read(kafka, feed), "entry_added")) == 100)
         kafka.stop()
         publish(producer, 1000)
         kafka.start()
-        until(lambda: of_kind(read(kafka, feed), "gap"))
+        wait_for(lambda: of_kind(read(kafka, feed), "gap"))
         publish(producer, 50)
-        until(lambda: read(kafka, feed)[-1]["event_type"] != "gap")
+        wait_for(lambda: read(kafka, feed)[-1]["event_type"] != "gap")
         time.sleep(1)
         found = read(kafka, feed)
     assert in_order(found)

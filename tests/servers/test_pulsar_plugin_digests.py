@@ -16,7 +16,8 @@ from app.run.service import run
 from tests.servers.pulsar_plugin import BATCHING, Json, batch, limit, rows, stats_of
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
-from tests.support.servers.pulsar_plugin import connected, until
+from tests.support.servers.pulsar_plugin import connected
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -95,7 +96,7 @@ def play(pulsar: Pulsar, folder: Path, namespace: str, **more: str) -> Played:
             stats = {name: stats_of(pulsar, at[name]) for name in NAMES}
         time.sleep(1.5)
         one.create_producer(at["chosen"]).send(b"what closes the clocks of what came before")
-    until(lambda: len(pulsar_plugin.records(folder, "connection_closed")) >= 2)
+    wait_for(lambda: len(pulsar_plugin.records(folder, "connection_closed")) >= 2)
     counted = ("msgInCounter", "bytesInCounter", "publishRateLimitedTimes")
     return Played(folder, {name: tuple(stats[name][c] for c in counted) for name in NAMES})
 

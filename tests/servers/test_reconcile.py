@@ -19,7 +19,8 @@ from app.show.reconcile.spans import differs
 from tests.servers.pulsar_plugin import BATCHING, batch, limit_broker
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import Pulsar
-from tests.support.servers.pulsar_plugin import connected, records, until
+from tests.support.servers.pulsar_plugin import connected, records
+from tests.support.waiting import wait_for
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -112,7 +113,7 @@ def play(fleet: Fleet) -> None:
         pulsar.ask(
             "POST", path, {"publishThrottlingRateInMsg": RATE, "publishThrottlingRateInByte": -1}
         )
-        until(lambda: [r for r in records(fleet.folder, "policy") if TOPIC in r["policy_json"]])
+        wait_for(lambda: [r for r in records(fleet.folder, "policy") if TOPIC in r["policy_json"]])
         fleet.read()
         for topic in (TOPIC, SPACE, GROUP):
             fleet.pause(paused[topic], PAUSES[topic], beside)
@@ -132,7 +133,7 @@ def play(fleet: Fleet) -> None:
         fleet.read()
         time.sleep(2 * CHECK_S)
         one.create_producer(BESIDE).send(b"what closes the windows of what came before")
-    until(lambda: len(records(fleet.folder, "connection_closed")) >= 2)
+    wait_for(lambda: len(records(fleet.folder, "connection_closed")) >= 2)
 
 
 def take(reader: client.Consumer) -> None:

@@ -34,6 +34,7 @@ from tests.support.contents import contents
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.process import free_ports
 from tests.support.traces import by_broker, punctual_trace
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.slow]
 
@@ -250,7 +251,7 @@ def ui(port: int) -> dict[str, bytes]:
     root = f"http://127.0.0.1:{port}"
 
     def page(path: str) -> bytes:
-        with urllib.request.urlopen(root + path, timeout=30) as answer:
+        with urllib.request.urlopen(root + path, timeout=PATIENCE_S) as answer:
             return bytes(answer.read())
 
     (application,) = json.loads(page("/api/v1/applications"))

@@ -26,6 +26,7 @@ from tests.support import records
 from tests.support.servers.kafka import Kafka
 from tests.support.throttle_publisher import command
 from tests.support.throttle_rows import START_MS, frame
+from tests.support.waiting import PATIENCE_S
 from udfs.wire import ThrottleCommand, decode_command
 
 if TYPE_CHECKING:
@@ -70,11 +71,11 @@ def read(kafka: Kafka, topic: str) -> list[Message]:
     try:
         for number in range(PARTITIONS):
             place = TopicPartition(topic, number, 0)
-            end = consumer.get_watermark_offsets(place, timeout=10)[1]
+            end = consumer.get_watermark_offsets(place, timeout=PATIENCE_S)[1]
             consumer.assign([place])
             own: list[Message] = []
             while len(own) < end:
-                batch = consumer.consume(end - len(own), timeout=20)
+                batch = consumer.consume(end - len(own), timeout=PATIENCE_S)
                 assert batch, f"{len(own)} of {end} records"
                 own += batch
             found += own

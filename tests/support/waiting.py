@@ -5,8 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+PATIENCE_S = 120
+"""How long a server on this machine may take for one answer, be it as loaded as it may: a bound on a
+hang, not an expectation."""
 
-def wait_for(what: Callable[[], object], seconds: float = 120) -> None:
+
+def wait_for(what: Callable[[], object], seconds: float = PATIENCE_S) -> None:
     """Wait until something holds; it fails where that takes longer than `seconds`."""
     deadline = time.monotonic() + seconds
     while not what():

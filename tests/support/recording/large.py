@@ -10,7 +10,7 @@ from typing import Any
 import pulsar as client
 
 from tests.support.recording.scene import Scene, digest, drain, name_of, text_of
-from tests.support.servers.pulsar_plugin import until
+from tests.support.waiting import wait_for
 
 NAME = "large"
 INTERLEAVED, CROWDED, KILLED, RESENT = (
@@ -60,7 +60,7 @@ class Large:
     def finish(self) -> None:
         """Wait until the client has given up the message that was never finished; keep numbers."""
         scene = self._scene
-        until(lambda: not scene.stats(KILLED)["subscriptions"]["archive"]["msgBacklog"], 150)
+        wait_for(lambda: not scene.stats(KILLED)["subscriptions"]["archive"]["msgBacklog"], 150)
         time.sleep(5)
         with scene.client() as one:  # what moves the clocks of the topics
             for topic in {topic for topic, _ in self._got}:
@@ -103,10 +103,10 @@ class Large:
         """A producer that is killed after its first chunks."""
         self._scene.set(topic, "publishRate", SLOW)
         process = self._scene.sender(topic, name, text_of(SIZE, 1))
-        until(lambda: self._scene.stats(topic)["msgInCounter"] >= 2)
+        wait_for(lambda: self._scene.stats(topic)["msgInCounter"] >= 2)
         process.kill()
         process.wait()
-        until(lambda: not self._scene.stats(topic)["publishers"])
+        wait_for(lambda: not self._scene.stats(topic)["publishers"])
 
     def _interleave(
         self,

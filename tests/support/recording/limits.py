@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from tests.support.recording.scene import Scene, batch, name_of
-from tests.support.servers.pulsar_plugin import until
+from tests.support.waiting import wait_for
 
 NAME = "limits"
 TOPICS = LIMITED, BESIDE, STEADY = [
@@ -77,7 +77,7 @@ def of_group(scene: Scene, one: Any) -> None:
             "dispatchRateInBytes": 100_000_000,
         },
     )
-    until(lambda: "batch" in scene.pulsar.ask("GET", "resourcegroups"))
+    wait_for(lambda: "batch" in scene.pulsar.ask("GET", "resourcegroups"))
     producers = [one.create_producer(topic, **BATCHING) for topic in OF_GROUP]
     scene.pulsar.ask("POST", "namespaces/public/limits-group/resourcegroup/batch")
     time.sleep(2)

@@ -8,7 +8,7 @@ import time
 import pulsar as client
 
 from tests.support.recording.scene import Json, Scene, drain, name_of
-from tests.support.servers.pulsar_plugin import until
+from tests.support.waiting import wait_for
 
 NAME = "quotas"
 SIZE, AGE = (name_of("quotas-evict", name) for name in ("size", "age"))
@@ -45,13 +45,13 @@ def play(scene: Scene) -> None:
         held = publish(one, HELD, 500)
         for consumer in fast:
             drain(consumer, 1000)
-        until(lambda: evicted(scene, SIZE, "size") and evicted(scene, AGE, "time"))
-        until(lambda: refused(one))
+        wait_for(lambda: evicted(scene, SIZE, "size") and evicted(scene, AGE, "time"))
+        wait_for(lambda: refused(one))
         time.sleep(5)
         keep(scene)
         slow = one.subscribe(HELD, "slow")
         drain(slow, 1000)
-        until(lambda: not refused(one))
+        wait_for(lambda: not refused(one))
         with contextlib.suppress(client.PulsarException):
             held.close()
         time.sleep(3)

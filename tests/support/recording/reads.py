@@ -9,7 +9,7 @@ import pulsar as client
 
 from tests.support.recording.scene import Scene, drain, name_of
 from tests.support.servers.pulsar import samples
-from tests.support.servers.pulsar_plugin import until
+from tests.support.waiting import wait_for
 
 NAME = "reads"
 FAN, LATE, KEYED = (name_of("reads", name) for name in ("fan-out", "catch-up", "keyed"))
@@ -76,7 +76,7 @@ def keep(
     """What the broker's cache counted during a part."""
     before = counted(scene)
     part(one)
-    until(lambda: not scene.stats(topic)["subscriptions"].popitem()[1]["msgBacklog"])
+    wait_for(lambda: not scene.stats(topic)["subscriptions"].popitem()[1]["msgBacklog"])
     time.sleep(1)
     for kind, value in counted(scene).items():
         scene.keep(

@@ -24,7 +24,7 @@ from tests.support.recording.limits import OF_BROKER, rate
 from tests.support.recording.scene import Scene, name_of
 from tests.support.servers import pulsar_plugin
 from tests.support.servers.pulsar import VERSION, samples, with_telemetry
-from tests.support.servers.pulsar_plugin import until
+from tests.support.waiting import wait_for
 
 COUNTED = "pulsar_broker_topic_publish_rate_limit_count_total"
 """The stats of a topic begin anew at each reading of the rates; this counter does not."""
@@ -112,7 +112,7 @@ def prepare(scene: Scene) -> None:
         scene.set(topic, "publishRate", rate(messages))
     scene.pulsar.ask("POST", "namespaces/public/sat-ns/publishRate", rate(80))
     scene.pulsar.ask("PUT", "resourcegroups/sat", GROUP)
-    until(lambda: "sat" in scene.pulsar.ask("GET", "resourcegroups"))
+    wait_for(lambda: "sat" in scene.pulsar.ask("GET", "resourcegroups"))
     for name in ("sat-group-a", "sat-group-b"):
         scene.pulsar.ask("POST", f"namespaces/public/{name}/resourcegroup/sat")
     time.sleep(3)

@@ -14,7 +14,8 @@ from typing import Any
 import pulsar as client
 
 from tests.support.servers.pulsar import Pulsar
-from tests.support.servers.pulsar_plugin import connected, until
+from tests.support.servers.pulsar_plugin import connected
+from tests.support.waiting import wait_for
 
 Json = dict[str, Any]
 WORDS = ("order", "paid", "parcel", "sent", "returned", "invoice", "open", "closed")
@@ -73,7 +74,7 @@ class Scene:
         where = f"{path(topic)}/{what}"
         before = self.pulsar.ask("GET", where)
         self.pulsar.ask("POST", where + query, value)
-        until(lambda: self.pulsar.ask("GET", where) != before)
+        wait_for(lambda: self.pulsar.ask("GET", where) != before)
 
     def counter(self, name: str, **labels: str) -> float:
         """The sum of a metric of the broker over all series with these labels."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.servers.process import Missing, Server, accepts, free_ports
+from tests.support.waiting import PATIENCE_S
 
 COMMAND = "prometheus-alertmanager"
 
@@ -58,6 +59,6 @@ class Alertmanager:
 
     def alerts(self) -> list[dict[str, Any]]:
         """The alerts that it holds and has not resolved."""
-        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=10) as answer:
+        with urllib.request.urlopen(f"{self.url}/api/v2/alerts", timeout=PATIENCE_S) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return found

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.support.servers import ivy
 from tests.support.servers.process import Server, ServerFailed, accepts, free_ports, java
 from tests.support.servers.tls import self_signed
-from tests.support.waiting import wait_for
+from tests.support.waiting import PATIENCE_S, wait_for
 
 VERSION = "4.1.0"
 MECHANISM, USER, PASSWORD = "SCRAM-SHA-512", "weir", "hush-of-the-broker"
@@ -176,7 +176,7 @@ class Kafka:
     def has_topic(self, name: str) -> bool:
         """Whether there is a topic of this name."""
         with AdminClient({"bootstrap.servers": self.servers}) as admin:
-            return name in admin.list_topics(timeout=10).topics
+            return name in admin.list_topics(timeout=PATIENCE_S).topics
 
     def create_topic(
         self, name: str, partitions: int = 1, config: dict[str, str] | None = None
@@ -184,10 +184,10 @@ class Kafka:
         """Create a topic and wait until every partition has a leader."""
         with AdminClient({"bootstrap.servers": self.servers}) as admin:
             new = NewTopic(name, partitions, 1, config=config or {})
-            admin.create_topics([new])[name].result(20)
+            admin.create_topics([new])[name].result(PATIENCE_S)
 
             def led() -> bool:
-                seen = admin.list_topics(timeout=10).topics.get(name)
+                seen = admin.list_topics(timeout=PATIENCE_S).topics.get(name)
                 return (
                     seen is not None
                     and sum(p.leader >= 0 for p in seen.partitions.values()) == partitions

@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
+from tests.support.waiting import PATIENCE_S
+
 PRODUCE, VERSION = 0, 7
 TRANSACTIONAL = 1 << 4
 """Attribute of a batch."""
@@ -31,7 +33,7 @@ def produce(
     transactional id a transaction begins, which no coordinator knows."""
     host, _, port = servers.rpartition(":")
     waiting = iter(ids)
-    with socket.create_connection((host, int(port)), timeout=30) as broker:
+    with socket.create_connection((host, int(port)), timeout=PATIENCE_S) as broker:
         answers = broker.makefile("rb")
         while some := list(islice(waiting, AT_ONCE)):
             broker.sendall(

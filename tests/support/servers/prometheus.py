@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.servers.process import Server, free_ports
+from tests.support.waiting import PATIENCE_S
 
 RULES = Path(__file__).resolve().parents[3] / "conf" / "prometheus" / "weir.rules.yml"
 
@@ -55,7 +56,7 @@ class Prometheus:
     def get(self, path: str, **params: Any) -> Any:
         """The `data` of an answer of its API."""
         url = f"http://127.0.0.1:{self._port}/api/v1/{path}?{urllib.parse.urlencode(params)}"
-        with urllib.request.urlopen(url, timeout=30) as answer:
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:
             return json.load(answer)["data"]
 
     def query(self, expression: str) -> list[dict[str, Any]]:

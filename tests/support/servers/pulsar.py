@@ -20,6 +20,7 @@ from urllib.request import Request, urlopen
 
 from tests.support.servers.process import Missing, Server, ServerFailed, cache_dir, free_ports, java
 from tests.support.servers.tls import self_signed
+from tests.support.waiting import PATIENCE_S
 
 VERSION = "4.2.4"
 OTEL_VERSION = "1.62.0"
@@ -148,7 +149,7 @@ def with_login() -> dict[str, str]:
 
 def samples(url: str) -> dict[Sample, float]:
     """What a Prometheus endpoint has now: by name and labels the value."""
-    with urlopen(url, timeout=30) as answer:
+    with urlopen(url, timeout=PATIENCE_S) as answer:
         lines = answer.read().decode().splitlines()
     return {
         (m["name"], frozenset(LABEL.findall(m["labels"] or ""))): float(m["value"])
@@ -365,7 +366,7 @@ class Pulsar:
 
     def _healthy(self) -> bool:
         try:
-            with urlopen(f"{self.url}/admin/v2/brokers/health", timeout=5) as answer:
+            with urlopen(f"{self.url}/admin/v2/brokers/health", timeout=PATIENCE_S) as answer:
                 return bool(answer.read().strip() == b"ok")
         except OSError:
             return False
@@ -379,7 +380,7 @@ class Pulsar:
         request = Request(url, data, headers, method=method)
         path = url.removeprefix(self.url)
         try:
-            with urlopen(request, timeout=30) as answer:
+            with urlopen(request, timeout=PATIENCE_S) as answer:
                 text = answer.read()
         except HTTPError as error:
             if error.code == TEMPORARY_REDIRECT:  # to the broker that serves it, or leads

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -75,11 +74,3 @@ def connected(broker: Pulsar) -> Iterator[client.Client]:
         yield opened
     finally:
         opened.close()
-
-
-def until(holds: Callable[[], object], seconds: float = 60) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it has not come"
-        time.sleep(0.1)

@@ -469,6 +469,26 @@ def test_a_mean_of_throttle_times_outlives_its_limit() -> None:
         assert [row["throttled"] for row in rows] == [throttled]
 
 
+def test_a_window_keeps_the_limit_that_throttled_in_it_and_went() -> None:
+    about = {"principal": "a", "client_id": "", "quota_type": "produce"}
+    other_limit = (quota("b", producer_byte_rate=1),)
+    set_, gone = policy(0, quota("a", producer_byte_rate=100)), policy(2, quota("a"))
+    first, second = (
+        other("client_rate", at, value_milli=9, throttle_avg_milli=7, **about) for at in (1, 3)
+    )
+    columns = ("bound", "bound_level", "throttled")
+    for records, expected in (
+        ((set_, first, gone, second), (100.0, "user", 1)),
+        ((set_, gone, second), (None, "none", 0)),
+        (
+            (set_, first, gone, policy(3, quota("a", producer_byte_rate=7)), second),
+            (7.0, "user", 2),
+        ),
+    ):
+        (row,) = judged(*records, policies=other_limit, until=60_000)["client_quota_stats"]
+        assert tuple(row[column] for column in columns) == expected
+
+
 def test_a_what_if_holds_measured_rates_against_the_policies_alone() -> None:
     """What the broker reports is under its own limits: a rate above that of the policies counts, and
     tokens, which another limit would have had others of, do not."""
