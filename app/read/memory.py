@@ -17,10 +17,9 @@ from pathlib import Path
 import duckdb
 
 from app.errors import UserError
+from app.read.databases import fileless
 from app.terminal.sizes import read_size, size_text
 
-SHARE = "50%"
-"""Default bound as a share of the memory of the machine or container."""
 OVERHEAD = 256 << 20
 """Bytes for everything but DuckDB and the answer."""
 _STATUS = Path("/proc/self/status")
@@ -29,7 +28,7 @@ _STATUS = Path("/proc/self/status")
 @cache
 def default_bytes() -> int:
     """The default bound (bytes)."""
-    with duckdb.connect(config={"memory_limit": SHARE}) as connection:
+    with fileless() as connection:
         (text,) = connection.execute("SELECT current_setting('memory_limit')").fetchone() or ("",)
     return read_size(str(text)) or 1 << 30
 

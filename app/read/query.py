@@ -130,8 +130,7 @@ def _query(
     else:
         _require_sql(sql)
     warehouse = _required(warehouse).at(as_of_ms)
-    with duckdb.connect(config={"enable_external_access": "false"}) as reader:
-        only_select(reader, sql, "query")
+    only_select(sql, "query")
     config = {"memory_limit": f"{memory_bytes}B", **({} if question is None else ANY_ORDER)}
     try:
         connection = connect_once(

@@ -12,12 +12,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import duckdb
 
 from app.errors import UserError
+from app.read.databases import fileless
 from app.read.sql_functions import is_allowed
 
 NODES = frozenset({"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"})
@@ -64,12 +65,14 @@ CATALOG_VIEWS = frozenset(
 SHOWN = frozenset({"tables", "__show_tables_expanded"})
 """What SHOW lists: the tables."""
 SCHEMAS = frozenset({"", "main", "temp", "information_schema"})
-CATALOGS = frozenset({"", "memory", "system", "temp"})
+CATALOGS = frozenset({"", "system", "temp"})
 ALLOWED = "allowed is one statement that reads: SELECT, WITH, DESCRIBE"
 
 
-def only_select(connection: duckdb.DuckDBPyConnection, sql: str, where: str) -> None:
+@lru_cache
+def only_select(sql: str, where: str) -> None:
     """UserError unless `sql` is one statement that only reads; `where` begins its message."""
+    connection = fileless()
     try:
         statements = connection.extract_statements(sql)
     except duckdb.Error as error:
@@ -124,7 +127,7 @@ def _require_table(node: dict[str, Any], where: str) -> None:
 @cache
 def _of_duckdb() -> frozenset[str]:
     """The names that this DuckDB has itself: its views, and functions, which may be read as tables."""
-    with duckdb.connect(config={"enable_external_access": "false"}) as connection:
+    with fileless() as connection:
         rows = connection.execute(
             "SELECT lower(view_name) FROM duckdb_views() WHERE internal UNION"
             " SELECT lower(function_name) FROM duckdb_functions()"

@@ -8,8 +8,6 @@ ten million rows, and files of an object store as an Arrow dataset.
 from __future__ import annotations
 
 import re
-import secrets
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -29,14 +27,14 @@ from app.config.owners import Owner
 from app.errors import UserError, did_you_mean, reason
 from app.plain_text import is_digits
 from app.read import pruning
-from app.read.duckdb_functions import add_functions
-from app.read.memory import SHARE as MEMORY_SHARE
+from app.read.databases import literal, sealed
+from app.read.duckdb_functions import calls_functions
 from app.read.read_only import first_lines, only_select
 from app.tables.definitions import TABLES, VIEWS, Table
 from app.tables.log_files import require_contents
 from app.tables.time_travel import rows_changed_in, version_at
-from app.terminal.interrupt import watch
 from app.terminal.program import PROGRAM
+from udfs import register_duckdb
 
 __all__ = [
     "ANY_ORDER",
@@ -244,7 +242,7 @@ def connect_files(
     A table without files is empty. Rows come in any order, with times as for `calendar` in
     `connect`.
     """
-    connection = sealed(warehouse, ANY_ORDER)
+    connection = sealed(warehouse.folder, ANY_ORDER)
     for name, found in tables.items():
         relation = _Relation(TABLES[name], found[0] if found else None, calendar=True)
         relation.take(found[1] if found else ())
@@ -320,14 +318,16 @@ def _with_views(
     config: Mapping[str, str] | None,
 ) -> duckdb.DuckDBPyConnection:
     """A connection with these tables and what else a text names."""
-    connection, words = sealed(warehouse, config), _words(sql)
+    words, functions = _words(sql), calls_functions(sql or "")
+    connection = sealed(warehouse.folder, config, functions=functions)
     # If nothing is read, all are there to be listed, and for DuckDB to suggest.
     for relation in relations or [_Relation(table, None) for table in TABLES.values()]:
         relation.add(connection, warehouse)
     for name, view in VIEWS.items():
         if name in words or not relations:
-            connection.execute(f"CREATE VIEW {name} AS {view.sql}")
-    add_functions(connection, sql or "")
+            connection.execute(f"CREATE TEMP VIEW {name} AS {view.sql}")
+    if functions:
+        register_duckdb(connection)
     if STATES in words:
         _add_states(connection, warehouse)
     if OWNERS in words:
@@ -343,7 +343,7 @@ def connect_to(
     """A connection with tables as they were opened, whatever is committed meanwhile; `config` as
     for `connect`.
     """
-    connection = sealed(warehouse, config)
+    connection = sealed(warehouse.folder, config)
     for name, delta in opened.items():
         _Relation(TABLES[name], delta).add(connection, warehouse)
     return connection
@@ -472,7 +472,7 @@ class _Relation:
         if self.paths and warehouse.cluster is not None and "cluster" in self._there:
             conditions.append(f'"cluster" = {literal(warehouse.cluster)}')
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        connection.execute(f"CREATE VIEW {name} AS SELECT {shown} FROM {source}{where}")
+        connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {shown} FROM {source}{where}")
 
     def _shown(self, column: str) -> str:
         """SQL of a stored column as it is shown."""
@@ -537,31 +537,6 @@ class _Relation:
         return list(self._adds.column(name).to_pylist())
 
 
-def sealed(
-    warehouse: Warehouse, config: Mapping[str, str] | None = None
-) -> duckdb.DuckDBPyConnection:
-    """A connection that reads below the warehouse, and neither writes nor loads anything."""
-    spill = Path(tempfile.gettempdir()) / f"weir-query-{secrets.token_hex(8)}"
-    connection = duckdb.connect(
-        config={
-            "autoinstall_known_extensions": "false",
-            "autoload_known_extensions": "false",
-            "allow_persistent_secrets": "false",
-            "temp_directory": str(spill),
-            "memory_limit": MEMORY_SHARE,
-            **(config or {}),
-        }
-    )
-    watch(connection, spill)
-    connection.execute("SET python_enable_replacements = false")
-    if warehouse.folder is not None:
-        allowed = str(warehouse.folder.resolve())
-        connection.execute(f"SET allowed_directories = [{literal(allowed)}]")
-    connection.execute("SET enable_external_access = false")
-    connection.execute("SET lock_configuration = true")
-    return connection
-
-
 def _leave_out_older(relations: Sequence[_Relation], recent: Recent) -> None:
     """Restrict every table to its recent rows; a table without statistics stays whole."""
     of_jobs = [r.newest() for r in relations if r.table.job is not None]
@@ -621,7 +596,7 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> TableSta
 
 def _create(connection: duckdb.DuckDBPyConnection, name: str) -> None:
     columns = ", ".join(f"{column} {kind}" for column, kind in OWN_COLUMNS[name].items())
-    connection.execute(f"CREATE TABLE {name} ({columns})")
+    connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
 
 
 def _add_states(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
@@ -678,8 +653,3 @@ def _stored(connection: duckdb.DuckDBPyConnection, file: str) -> set[str]:
 
 def _in_calendar(column: str) -> str:
     return f'"{column}" BETWEEN {FIRST_MS} AND {LAST_MS}'
-
-
-def literal(text: str) -> str:
-    """A text as an SQL literal."""
-    return "'" + text.replace("'", "''") + "'"

@@ -93,8 +93,8 @@ def _reconcile(settings: Settings) -> list[str]:
     from app.show.reconcile.reconcile_command import until_next
     from app.tables.run_lock import only_reconciliation
 
+    until_next(own(settings).interval_ms or 1, threading.Event())
     with only_reconciliation(settings.location):
-        until_next(own(settings).interval_ms or 1, threading.Event())
         os.nice(NICENESS)
         return one_round(settings).problems
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 
 from app.errors import UserError
-from app.read.relations import literal
+from app.read.databases import literal
 from app.tables.definitions import Table, TableColumn
 
 COLUMNS: Mapping[str, tuple[str, ...]] = {

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from app.config.maintenance import DAY_MS, Retention
 from app.engine.payloads import STAGED
 from app.errors import UserError, did_you_mean
-from app.read.relations import ANY_ORDER, connect_to, literal
+from app.read.databases import literal
+from app.read.relations import ANY_ORDER, connect_to
 from app.run.maintenance.exchange import exchange
 from app.run.maintenance.opened import Opened, clock_of
 from app.run.maintenance.rewriting import Rewriter

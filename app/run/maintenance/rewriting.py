@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
+from app.read.databases import literal, sealed
 from app.read.duckdb_functions import add_functions
-from app.read.relations import ANY_ORDER, GLOB, literal, sealed
+from app.read.relations import ANY_ORDER, GLOB
 from app.run.maintenance.exchange import exchange
 from app.run.maintenance.opened import Opened
 from app.tables.data_files import DataFile
@@ -133,7 +134,7 @@ class Rewriter:
         )
 
     def _connect(self) -> duckdb.DuckDBPyConnection:
-        return sealed(self._opened.warehouse, {**self._limits, **ANY_ORDER})
+        return sealed(self._opened.warehouse.folder, {**self._limits, **ANY_ORDER}, functions=True)
 
     def _source(self, connection: duckdb.DuckDBPyConnection, files: Sequence[DataFile]) -> str:
         """The view that DuckDB reads: the stored rows of the files, and when the files were
@@ -151,11 +152,11 @@ class Rewriter:
             schema = pa.schema([field for field in self._schema if field.name in stored])
             dataset = ds.dataset(paths, schema, format="parquet", filesystem=system)
             connection.register("_files", dataset)
-            connection.execute("CREATE VIEW files AS SELECT * FROM _files")
+            connection.execute("CREATE TEMP VIEW files AS SELECT * FROM _files")
         else:
             names = ", ".join(literal(f"{root}/{path}") for path in paths)
             connection.execute(
-                f"CREATE VIEW files AS SELECT * FROM read_parquet([{names}],"
+                f"CREATE TEMP VIEW files AS SELECT * FROM read_parquet([{names}],"
                 " union_by_name = true, hive_partitioning = false)"
             )
         return "files"

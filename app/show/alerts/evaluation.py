@@ -118,7 +118,7 @@ def evaluate(
         )
     clock = _clock(rule, where)
     for sql in (rule.sql, clock):
-        only_select(connection, sql, where)
+        only_select(sql, where)
     try:
         with _time_limit(connection, settings.query_timeout_ms):
             if at_ms is None:

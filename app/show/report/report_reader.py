@@ -121,7 +121,7 @@ class ReportReader:
             self._connection.execute(f"ALTER VIEW {name} RENAME TO _all_{name}")
             inside = f"{column} >= {span.start_ms} AND {column} < {span.end_ms}"
             self._connection.execute(
-                f"CREATE VIEW {name} AS SELECT * FROM _all_{name}"
+                f"CREATE TEMP VIEW {name} AS SELECT * FROM _all_{name}"
                 f" WHERE {column} IS NULL OR ({inside})"
             )
 

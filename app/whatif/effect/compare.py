@@ -172,7 +172,7 @@ def compared(before: Warehouse, after: Warehouse, rows: int, window_ms: int) -> 
         connect(before, every, config=config, calendar=True) as ours,
     ):
         for name, sql in _SIDES.items():
-            ours.execute(f"CREATE TABLE {name} AS SELECT 'before' AS side, * FROM ({sql})")
+            ours.execute(f"CREATE TEMP TABLE {name} AS SELECT 'before' AS side, * FROM ({sql})")
             ours.register(f"_{name}", theirs.sql(sql).to_arrow_reader())
             columns = ours.execute(f"DESCRIBE {name}").fetchall()
             # 128-bit integers come as decimals
@@ -180,7 +180,7 @@ def compared(before: Warehouse, after: Warehouse, rows: int, window_ms: int) -> 
             ours.execute(f"INSERT INTO {name} SELECT 'after', {cast} FROM _{name}")
             ours.unregister(f"_{name}")
         ours.execute(
-            f"CREATE TABLE changes AS SELECT kind, cluster, name, tenant, {_paired(NAMES)}"
+            f"CREATE TEMP TABLE changes AS SELECT kind, cluster, name, tenant, {_paired(NAMES)}"
             " FROM entities GROUP BY ALL"
         )
         return _effects(ours, rows, window_ms)
@@ -207,7 +207,7 @@ def _effects(connection: duckdb.DuckDBPyConnection, rows: int, window_ms: int) -
         for name in ("paused_s", "evicted_entries", "rejected_ids", *NAMES)
     )
     connection.execute(
-        f"CREATE TABLE tenants AS SELECT cluster, tenant, {sums} FROM changes"
+        f"CREATE TEMP TABLE tenants AS SELECT cluster, tenant, {sums} FROM changes"
         " WHERE kind = 'topic' GROUP BY cluster, tenant"
     )
     wanted = {

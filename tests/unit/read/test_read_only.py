@@ -111,7 +111,7 @@ def test_no_function_reads_a_file_outside_neither_with_the_lists_nor_without(
         path = way.replace("{p}", str(place)) + READERS[reader]
         sql = f"SELECT * FROM {reader}('{path}')"
         with pytest.raises(UserError, match=f"{reader} is not allowed"):
-            only_select(connection, sql, "query")
+            only_select(sql, "query")
         # Were the name missing in the lists, DuckDB itself would still refuse.
         with pytest.raises(duckdb.Error):
             connection.execute(sql).fetchall()
@@ -159,10 +159,10 @@ def test_every_view_of_this_duckdb_is_refused_or_known_to_be_harmless(settings):
     for schema, name in views:
         for table in (name, f"{schema}.{name}", f"system.{schema}.{name}", f'"{name.upper()}"'):
             if name in CATALOG_VIEWS and schema != "pg_catalog":
-                only_select(connection, f"FROM {table}", "query")
+                only_select(f"FROM {table}", "query")
             else:
                 with pytest.raises(UserError, match="there is no table"):
-                    only_select(connection, f"FROM {table}", "query")
+                    only_select(f"FROM {table}", "query")
 
 
 def test_every_table_function_of_this_duckdb_is_refused_or_known_to_be_harmless(place, settings):
@@ -179,7 +179,7 @@ def test_every_table_function_of_this_duckdb_is_refused_or_known_to_be_harmless(
     for name in sorted(functions - TABLE_FUNCTIONS):
         for arguments in ("", f"'{place}/secret.txt'", f"'read_text', '{place}/secret.txt'"):
             with pytest.raises(UserError):
-                only_select(connection, f"SELECT * FROM {name}({arguments})", "query")
+                only_select(f"SELECT * FROM {name}({arguments})", "query")
     # Those that are allowed open nothing, whatever they are given.
     for name in sorted(TABLE_FUNCTIONS):
         for path in (f"{place}/secret.txt", f"{place}/secret.csv", f"{place}/secret.parquet"):
@@ -375,12 +375,11 @@ def test_every_function_of_this_duckdb_is_listed_or_refused(place, settings):
     for name in sorted(functions - FUNCTIONS):
         if name.isidentifier():
             with pytest.raises(UserError):
-                only_select(connection, f"SELECT {name}('x')", "query")
+                only_select(f"SELECT {name}('x')", "query")
 
 
 def test_ordinary_expressions_are_allowed(settings):
     only_select(
-        connect(Warehouse.of(settings.location), "throttle_events"),
         """
         SELECT topic, count(*) FILTER (WHERE reads_paused) AS n, sum(balance_msgs) + 1 - -2,
           CASE WHEN topic LIKE 'a%' OR topic NOT ILIKE '%b' THEN 1 END, coalesce(topic, ''),
@@ -518,7 +517,7 @@ def test_a_name_of_two_parts_is_no_file_either(settings, inside, monkeypatch, sq
     "sql",
     [
         "FROM main.throttle_events",
-        "FROM memory.main.throttle_events",
+        "FROM temp.main.throttle_events",
         'FROM "throttle_events"',
         "FROM information_schema.tables",
         "SHOW TABLES",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import duckdb
 
 from app.jobs.backlog.views import METRICS
+from app.read.databases import fileless
 from app.read.spelling import NAMESPACE
 from app.show.metrics.definition import BROKER, Definition, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities, Key
@@ -89,7 +90,7 @@ class Backlogs(MetricsPart):
         self._topics = Entities(bounds, len(QUOTAS) + 1)
         """Entries dropped for each type of quota, and messages that expired."""
         self._refused = Sums("weir_backlog_refusals_total")
-        self._kept = duckdb.connect()
+        self._kept = fileless()
         for table, columns in (
             (
                 "backlog_checks",
@@ -107,8 +108,8 @@ class Backlogs(MetricsPart):
                 "cluster VARCHAR, namespace VARCHAR, topic VARCHAR, pass_ms BIGINT, seconds DOUBLE",
             ),
         ):
-            self._kept.execute(f"CREATE TABLE {table} ({columns})")
-        self._kept.execute(f"CREATE VIEW backlog_metrics AS {METRICS.sql}")
+            self._kept.execute(f"CREATE TEMP TABLE {table} ({columns})")
+        self._kept.execute(f"CREATE TEMP VIEW backlog_metrics AS {METRICS.sql}")
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         self._take_topics(fresh)
@@ -116,13 +117,13 @@ class Backlogs(MetricsPart):
         checks = _CHECKS.format(table="backlog_checks")
         self._kept.register("fresh", fresh.sql(checks + _NEWEST).to_arrow_table())
         self._kept.execute(
-            f"CREATE OR REPLACE TABLE backlog_checks AS SELECT * FROM ({checks} UNION ALL"
+            f"CREATE OR REPLACE TEMP TABLE backlog_checks AS SELECT * FROM ({checks} UNION ALL"
             f" {_CHECKS.format(table='fresh')}) {_NEWEST}"
         )
         evictions = _EVICTIONS.format(table="backlog_evictions")
         self._kept.register("fresh", fresh.sql(evictions).to_arrow_table())
         self._kept.execute(
-            "CREATE OR REPLACE TABLE backlog_evictions AS SELECT cluster, topic, quota_type,"
+            "CREATE OR REPLACE TEMP TABLE backlog_evictions AS SELECT cluster, topic, quota_type,"
             f" sum(count_delta)::BIGINT AS count_delta FROM ({evictions} UNION ALL"
             f" {_EVICTIONS.format(table='fresh')}) GROUP BY ALL"
         )
@@ -130,7 +131,7 @@ class Backlogs(MetricsPart):
             "fresh", fresh.sql(f"FROM ({_PREDICTIONS}) {_NEWEST_PREDICTION}").to_arrow_table()
         )
         self._kept.execute(
-            "CREATE OR REPLACE TABLE predictions AS FROM (SELECT cluster, namespace, topic,"
+            "CREATE OR REPLACE TEMP TABLE predictions AS FROM (SELECT cluster, namespace, topic,"
             " pass_ms, min(seconds) AS seconds FROM (FROM predictions UNION ALL FROM fresh)"
             " GROUP BY ALL)" + _NEWEST_PREDICTION
         )

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import duckdb
 
+from app.read.databases import fileless
 from app.show.metrics.definition import Definition, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds
 from app.show.metrics.part import MetricsPart, Sample, Sums, labels, rows
@@ -55,9 +56,9 @@ class Groups(MetricsPart):
         self._lost = Sums(LOST)
         self._whole: dict[tuple[str, ...], str] = {}
         """By cluster and group the newest state of the whole group."""
-        self._kept = duckdb.connect()
+        self._kept = fileless()
         self._kept.execute(
-            'CREATE TABLE newest (cluster VARCHAR, "group" VARCHAR, topic VARCHAR,'
+            'CREATE TEMP TABLE newest (cluster VARCHAR, "group" VARCHAR, topic VARCHAR,'
             " partition INTEGER, pass_ms BIGINT, row_no INTEGER, state VARCHAR, lag BIGINT,"
             " age_s BIGINT, time_to_loss_s DOUBLE, used DOUBLE, has_records BOOLEAN)"
         )
@@ -72,7 +73,7 @@ class Groups(MetricsPart):
         )
         # A row that ends a group stays for the next call, since it is the newest of its group.
         self._kept.execute(
-            "CREATE OR REPLACE TABLE newest AS SELECT * FROM (FROM newest UNION ALL FROM fresh)"
+            "CREATE OR REPLACE TEMP TABLE newest AS SELECT * FROM (FROM newest UNION ALL FROM fresh)"
             + _NEWEST
         )
         self._kept.unregister("fresh")
