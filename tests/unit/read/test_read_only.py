@@ -102,6 +102,19 @@ READERS = {
 }
 
 
+def test_what_only_reads_is_parsed_once_and_what_does_not_is_refused_each_time():
+    read, refused = "SELECT 41 + 1 AS parsed_once", "SELECT * FROM read_csv('parsed_once')"
+    connection = duckdb.connect()
+    only_select(connection, read, "first")
+    for where in ("first", "second"):
+        with pytest.raises(UserError, match=f"{where}: the table function read_csv"):
+            only_select(connection, refused, where)
+    connection.close()
+    only_select(connection, read, "second")
+    with pytest.raises(UserError, match="third: Connection Error"):
+        only_select(connection, refused, "third")
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_no_function_reads_a_file_outside_neither_with_the_lists_nor_without(
     place, settings, reader
