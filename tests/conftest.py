@@ -33,6 +33,7 @@ os.environ.update(
     SPARK_CONF_DIR=str(ROOT / "conf"),
     SPARK_LOCAL_IP="127.0.0.1",
     OMP_NUM_THREADS="1",
+    PYDANTIC_DISABLE_PLUGINS="true",
     WEIR_JAVA_OPTIONS=f"-Xss4m {OF_JAVA}",  # of sessions of these processes, and of servers
     SPARK_SUBMIT_OPTS=OF_JAVA,  # of commands that are submitted
     SPARK_LAUNCHER_OPTS=OF_JAVA,
@@ -43,6 +44,9 @@ hypothesis.settings.register_profile("weir", deadline=None, max_examples=example
 hypothesis.settings.load_profile("weir")
 os.environ.setdefault("NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache" / "numba"))
 os.environ.pop("SPARK_HOME", None)
+# Hundreds of processes of Weir start: each would compile its sources again, half a second of CPU.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 time.tzset()
 
 if TYPE_CHECKING:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any
 
@@ -81,10 +80,16 @@ def only_select(sql: str, where: str) -> None:
         raise UserError(f"{where}: {ALLOWED}")
     # In extended form a string literal cannot end early, whatever it holds.
     (text,) = connection.execute("SELECT json_serialize_sql($1)", [sql]).fetchone() or ("{}",)
-    tree = json.loads(text)
+    nodes: list[dict[str, Any]] = []
+
+    def kept(node: dict[str, Any]) -> dict[str, Any]:
+        nodes.append(node)
+        return node
+
+    tree = json.loads(text, object_hook=kept)
     if tree.get("error", True):
         raise UserError(f"{where}: {ALLOWED}\n{tree.get('error_message', '')}")
-    for node in _dicts(tree):
+    for node in reversed(nodes):
         kind = node.get("type")
         if isinstance(kind, str) and kind.endswith("_NODE") and kind not in NODES:
             raise UserError(f"{where}: {ALLOWED}")
@@ -141,15 +146,3 @@ def first_lines(error: duckdb.Error) -> str:
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     near = [line for line in lines[1:] if line.startswith(("Did you mean", "Candidate"))]
     return "\n".join([lines[0] if lines else type(error).__name__, *near[:1]])
-
-
-def _dicts(tree: Any) -> Iterator[dict[str, Any]]:
-    """Every object of a JSON document."""
-    waiting = [tree]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            yield value
-            waiting.extend(value.values())
-        elif isinstance(value, list):
-            waiting.extend(value)

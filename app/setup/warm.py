@@ -23,7 +23,7 @@ from app.config.settings import Settings
 from app.engine.operators import operators
 from app.engine.routing import packer
 from app.jobs import parts
-from app.sources.clocks import UNBOUND
+from app.sources.clocks import ClockLimits
 from state.engine.reach import Reach
 from state.jobs import DECLARED, JOBS
 from udfs.compiled_cache import remove_stale
@@ -133,7 +133,7 @@ def warm(jobs: Sequence[str]) -> None:
     )
     group, compiling = operators(settings, settings.jobs), parts("warm")
     routes = {name: operator.route for name, operator in group.items()}
-    for packed in packer(routes, 1, UNBOUND)(iter([batch])):
+    for packed in packer(routes, 1, ClockLimits())(iter([batch])):
         rows = zip(packed.column("job").to_pylist(), packed.column("blob").to_pylist(), strict=True)
         for name, blob in rows:
             if name in jobs:

@@ -13,9 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from state.engine.clocks import ENDLESS_MS
-from state.engine.kernel import NULL
-
 Array = np.ndarray
 PLAN = "plan_ms"
 """Column of a source and, once it is taken off, key of the metadata of a batch: the time (ms since
@@ -34,10 +31,6 @@ class ClockLimits:
     """A record further after the plan than this is refused."""
     clock_skew_ms: int = 10_000
     """A record further after the plan than this moves no clock."""
-
-
-UNBOUND = ClockLimits(ENDLESS_MS, ENDLESS_MS)
-"""For records whose times no run has judged."""
 
 
 def stamped(batch: pa.RecordBatch, plan_ms: int) -> pa.RecordBatch:
@@ -67,4 +60,6 @@ def waits(batch: pa.RecordBatch) -> bool:
 
 def is_ahead(wall: Array, plan_ms: Array | int, skew_ms: int) -> Array:
     """Which times (ms, NULL without one) lie further after the plan than clocks may differ."""
+    from state.engine.kernel import NULL  # with the compiler, which checks before Spark do without
+
     return np.asarray((wall != NULL) & (wall > np.asarray(plan_ms) + np.int64(skew_ms)))

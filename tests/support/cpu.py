@@ -31,6 +31,8 @@ def _used_s() -> float:
 
 
 class _Meter:
+    """Measures each file from its first test to that of the next file."""
+
     def __init__(self) -> None:
         self.file = ""
         self.times: dict[str, list[float]] = {}
@@ -45,19 +47,21 @@ class _Meter:
                 found[i] += max(now[i] - self._since[i], 0.0)
         self.file, self._since = file, now
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        file = nodeid.partition("::")[0]
+        if file != self.file:
+            self.turn_to(file)
 
-_METER = _Meter()
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        if self.file:
+            self.turn_to("")
+            FOLDER.mkdir(parents=True, exist_ok=True)
+            (FOLDER / f"{os.getpid()}.json").write_text(json.dumps(self.times))
 
 
-def pytest_runtest_logstart(nodeid: str) -> None:
-    file = nodeid.partition("::")[0]
-    if file != _METER.file:
-        _METER.turn_to(file)
-
-
-@pytest.hookimpl(trylast=True)
-def pytest_sessionfinish() -> None:
-    if _METER.file:
-        _METER.turn_to("")
-        FOLDER.mkdir(parents=True, exist_ok=True)
-        (FOLDER / f"{os.getpid()}.json").write_text(json.dumps(_METER.times))
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure in each process that runs tests: the one that hands them out is told of every test,
+    and has all the others below it."""
+    if not config.getoption("numprocesses", None):
+        config.pluginmanager.register(_Meter())

@@ -21,8 +21,9 @@ from app.jars import IN_SPARK, KAFKA_CLIENT, coordinates
 from app.plain_text import lines_of
 
 ROOT = Path(__file__).resolve().parents[3]
-EVERYWHERE = {"TZ": "UTC", "OMP_NUM_THREADS": "1"}
-"""Variables of every process of Weir, on every machine."""
+EVERYWHERE = {"TZ": "UTC", "OMP_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "true"}
+"""Variables of every process of Weir, on every machine. pydantic would look for plug-ins among all
+packages at each start."""
 COMPILED = ("app/contract", "app/contract/parsing", "state", "state/*", "udfs")
 """Folders whose sources decide what the cores are compiled of."""
 

@@ -19,7 +19,7 @@ from app.config.settings import Settings, load_settings
 from app.engine.operators import operators
 from app.engine.routing import packer
 from app.run.service import run
-from app.sources.clocks import UNBOUND
+from app.sources.clocks import ClockLimits
 from app.tables.definitions import TABLES
 from app.tables.shape import shaped
 from app.whatif.replay import replayed
@@ -79,7 +79,7 @@ def core(settings: Settings, lines: list[bytes]) -> pa.Table:
             "source_offset": pa.array(range(len(lines)), pa.int64()),
         }
     )
-    packed = pa.Table.from_batches(packer({JOB: operator.route}, 1, UNBOUND)(iter([batch])))
+    packed = pa.Table.from_batches(packer({JOB: operator.route}, 1, ClockLimits())(iter([batch])))
     latest = max(json.loads(line)["ts_wall_ms"] for line in lines)
     blobs = [row["blob"] for row in packed.to_pylist() if row["job"] == JOB]
     first = operator.job.step(None, blobs, Reach(0))

@@ -102,6 +102,13 @@ READERS = {
 }
 
 
+def test_what_does_not_only_read_is_refused_each_time():
+    for where in ("first", "second", "first"):
+        only_select("SELECT 41 + 1", where)
+        with pytest.raises(UserError, match=f"{where}: the table function read_csv"):
+            only_select("SELECT * FROM read_csv('x')", where)
+
+
 @pytest.mark.parametrize("reader", READERS)
 def test_no_function_reads_a_file_outside_neither_with_the_lists_nor_without(
     place, settings, reader
