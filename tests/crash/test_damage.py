@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 EVENTS = 18_000
 WITHOUT_RECORDS = "spark.sql.streaming.noDataMicroBatches.enabled"
 Run = Callable[[], None]
+Rows = dict[str, list[tuple[Any, ...]]]
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,12 @@ def prepared(folder: Path, queries: list[list[str]], drain: bool = False) -> Set
     assert run(settings, available_now=True, drain=drain) == 0
     shutil.copytree(settings.warehouse, folder / "sound")
     return settings
+
+
+@pytest.fixture(scope="module")
+def before(done: Settings) -> Rows:
+    """The rows of the sound warehouse."""
+    return every_row(str(Path(done.warehouse).with_name("sound")))
 
 
 @pytest.fixture
@@ -99,37 +106,35 @@ def tables_of(done: Settings, query: str, *, of_last_batch: bool) -> list[str]:
     return [name for name, c in commits.items() if (c.batch == ended) is of_last_batch]
 
 
-DAMAGED_FILE = pytest.mark.parametrize(
-    ("kept", "damage"), [(0, "an empty file"), (-40, "an unfinished file")]
-)
+DAMAGES = [(0, "an empty file"), (-40, "an unfinished file")]
 """As after a loss of power: a file has its name, and not yet its contents or all of them."""
 
 
-@DAMAGED_FILE
 @pytest.mark.parametrize("query", ["archive", "govern"])
 def test_a_log_file_of_the_last_batch_is_damaged_and_the_batch_processed_again(
-    again: Run, tmp_warehouse: str, done: Settings, query: str, kept: int, damage: str
+    again: Run, tmp_warehouse: str, done: Settings, before: Rows, query: str
 ) -> None:
     """Tables that have the batch do not get it twice."""
     table = tables_of(done, query, of_last_batch=True)[0]
-    before = every_row(tmp_warehouse)
     last = log_of(tmp_warehouse, table)[-1]
-    last.write_bytes(last.read_bytes()[:kept])
-
-    first, second = refusal(again)
-
-    assert first == (
-        f"warehouse: the table {tmp_warehouse}/{table} has lost batch "
-        f"{checkpoints.last_ended(done.location, query)} of the query {query}, whose log has {damage} "
-        f"({last})"
-    )
-    assert second.startswith("have the batch processed again: rm ")
+    whole, remedies = last.read_bytes(), set()
+    for kept, damage in DAMAGES:
+        last.write_bytes(whole[:kept])
+        first, second = refusal(again)
+        assert first == (
+            f"warehouse: the table {tmp_warehouse}/{table} has lost batch "
+            f"{checkpoints.last_ended(done.location, query)} of the query {query}, whose log has "
+            f"{damage} ({last})"
+        )
+        assert second.startswith("have the batch processed again: rm ")
+        remedies.add(second)
+    assert len(remedies) == 1  # it leaves nothing of the file, whatever was in it
     remove(second)
     again()
     assert every_row(tmp_warehouse) == before
 
 
-@DAMAGED_FILE
+@pytest.mark.parametrize(("kept", "damage"), DAMAGES)
 def test_a_log_file_of_an_earlier_batch_is_damaged_and_only_a_copy_has_its_rows(
     again: Run, tmp_warehouse: str, done: Settings, kept: int, damage: str
 ) -> None:
@@ -177,10 +182,9 @@ def plan_another(done: Settings, query: str) -> Path:
 
 
 def test_a_mark_lost_before_the_next_plan_is_noticed_and_both_batches_are_processed(
-    again: Run, tmp_warehouse: str, done: Settings
+    again: Run, tmp_warehouse: str, done: Settings, before: Rows
 ) -> None:
     """Spark would process the next batch alone, and skip the one without a mark."""
-    before = every_row(tmp_warehouse)
     plan, last = plan_another(done, "govern"), checkpoints.last_ended(done.location, "govern")
     remove(f"rm {tmp_warehouse}/_weir/checkpoints/govern/commits/{last}")
 
@@ -194,9 +198,8 @@ def test_a_mark_lost_before_the_next_plan_is_noticed_and_both_batches_are_proces
 
 
 def test_a_lost_commit_before_the_next_plan_is_written_again(
-    again: Run, tmp_warehouse: str, done: Settings
+    again: Run, tmp_warehouse: str, done: Settings, before: Rows
 ) -> None:
-    before = every_row(tmp_warehouse)
     last = checkpoints.last_ended(done.location, "govern")
     commits = checkpoints.committed(done.location, "govern").tables
     table = next(name for name, commit in commits.items() if commit.batch == last)
@@ -234,25 +237,24 @@ def test_a_plan_whose_rows_a_table_has_is_not_removed(
     )
 
 
-@pytest.mark.parametrize("kept", [0, 40])
 def test_a_log_file_of_a_batch_that_has_not_ended_is_removed_and_the_batch_repeated(
-    again: Run, tmp_warehouse: str, done: Settings, kept: int
+    again: Run, tmp_warehouse: str, done: Settings, before: Rows
 ) -> None:
     """As after a loss of power within a batch, before anything of it was synced."""
-    before = every_row(tmp_warehouse)
     commits = checkpoints.committed(done.location, "govern").tables
     last = checkpoints.last_ended(done.location, "govern")
     table = next(name for name, commit in commits.items() if commit.batch == last)
     remove(f"rm {tmp_warehouse}/_weir/checkpoints/govern/commits/{last}")
     file = log_of(tmp_warehouse, table)[-1]
-    file.write_bytes(file.read_bytes()[:kept])
-
-    first, second = refusal(again)
-    assert first == (
-        f"warehouse: the log of the table {tmp_warehouse}/{table} ends with an unfinished file "
-        f"({file}), of a batch that has not ended"
-    )
-    assert second == f"remove it, and the batch is processed again: rm {file}"
+    whole = file.read_bytes()
+    for kept in (0, 40):
+        file.write_bytes(whole[:kept])
+        first, second = refusal(again)
+        assert first == (
+            f"warehouse: the log of the table {tmp_warehouse}/{table} ends with an unfinished file "
+            f"({file}), of a batch that has not ended"
+        )
+        assert second == f"remove it, and the batch is processed again: rm {file}"
     remove(second)
     again()
 
@@ -266,19 +268,20 @@ def remove(remedy: str) -> None:
 
 
 @pytest.mark.parametrize("planned", [False, True])
-@pytest.mark.parametrize("kept", [0, 20])
 def test_an_unfinished_mark_is_removed_with_the_next_plan_and_the_batch_repeated(
-    again: Run, tmp_warehouse: str, done: Settings, kept: int, planned: bool
+    again: Run, tmp_warehouse: str, done: Settings, before: Rows, planned: bool
 ) -> None:
-    before = every_row(tmp_warehouse)
     plan = f" {plan_another(done, 'govern')}" if planned else ""
     folder = Path(tmp_warehouse, "_weir", "checkpoints", "govern", "commits")
     mark = folder / str(checkpoints.last_ended(done.location, "govern"))
-    mark.write_bytes(mark.read_bytes()[:kept])
-
-    first, second = refusal(again)
-    assert first == f"warehouse: {mark} is empty or unfinished"
-    assert second == (f"have the batch processed again: rm {mark} {folder}/.{mark.name}.crc{plan}")
+    whole = mark.read_bytes()
+    for kept in (0, 20):
+        mark.write_bytes(whole[:kept])
+        first, second = refusal(again)
+        assert first == f"warehouse: {mark} is empty or unfinished"
+        assert second == (
+            f"have the batch processed again: rm {mark} {folder}/.{mark.name}.crc{plan}"
+        )
     remove(second)
     again()
 
@@ -286,9 +289,8 @@ def test_an_unfinished_mark_is_removed_with_the_next_plan_and_the_batch_repeated
 
 
 def test_an_unfinished_plan_is_removed_unless_tables_have_rows_of_its_batch(
-    again: Run, tmp_warehouse: str, done: Settings
+    again: Run, tmp_warehouse: str, done: Settings, before: Rows
 ) -> None:
-    before = every_row(tmp_warehouse)
     folder = Path(tmp_warehouse, "_weir", "checkpoints", "archive", "offsets")
     last = checkpoints.last_planned(done.location, "archive")
     plan, new = folder / str(last), folder / str(last + 1)
@@ -330,10 +332,9 @@ def test_a_checkpoint_that_is_older_than_the_tables_is_refused(
 
 
 def test_a_file_that_is_gone_and_that_the_last_batch_needs_is_refused_until_it_is_back(
-    again: Run, tmp_warehouse: str, done: Settings
+    again: Run, tmp_warehouse: str, done: Settings, before: Rows
 ) -> None:
     """As after a crash within the batch: Spark would repeat it without the file."""
-    before = every_row(tmp_warehouse)
     last = checkpoints.last_ended(done.location, "archive")
     ends = [
         entry_of(checkpoints.offsets(done.location, "archive", batch)) for batch in (last, last - 1)
@@ -423,8 +424,7 @@ def test_a_query_that_carries_the_archive_brings_the_last_batch_of_both_back(
     )
 
 
-def test_a_sound_warehouse_goes_on(again: Run, tmp_warehouse: str) -> None:
-    before: dict[str, Any] = every_row(tmp_warehouse)
+def test_a_sound_warehouse_goes_on(again: Run, tmp_warehouse: str, before: Rows) -> None:
     again()
     assert every_row(tmp_warehouse) == before
 
