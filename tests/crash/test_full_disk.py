@@ -5,10 +5,11 @@ decides. They say so in a line, leave nothing that is taken for whole, and do it
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tests.support.throttle_rows import TOPIC, event, window, write
 from tests.support.traces import rows_of
 from tests.unit.whatif.bakeoff.traces import cache_records
 
+Rows = dict[str, list[tuple[object, ...]]]
 KIB = 1024
 SIZE = "48m"
 ROOM = [0, 3, 17, 40, 90, 300, 700, 1100]
@@ -75,7 +77,7 @@ def words(kind: str, folder: Path) -> list[str]:
     return given if kind in OWN else [*given, "--warehouse", str(folder / "warehouse")]
 
 
-def rows(kind: str, folder: Path) -> dict[str, list[tuple[object, ...]]]:
+def rows(kind: str, folder: Path) -> Rows:
     return {
         name: rows_of(str(folder / ("" if "/" in name else "warehouse")), name.split("/")[-1])
         if "/" not in name
@@ -84,10 +86,28 @@ def rows(kind: str, folder: Path) -> dict[str, list[tuple[object, ...]]]:
     }
 
 
+@pytest.fixture(scope="module")
+def calm(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Rows]:
+    """The rows of a kind of command on a disk that never was full."""
+
+    @functools.cache
+    def done(kind: str) -> Rows:
+        folder = tmp_path_factory.mktemp("calm")
+        shutil.copytree(made, folder / "warehouse")
+        assert main(words(kind, folder)) == COMMANDS[kind][1]
+        return rows(kind, folder)
+
+    return done
+
+
 @pytest.mark.parametrize("kind", COMMANDS)
 @pytest.mark.parametrize("left", sorted({*LEFT}))
 def test_a_command_says_that_the_disk_is_full_and_does_it_all_with_room_again(
-    kind: str, left: int, disk: Path, made: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    kind: str,
+    left: int,
+    disk: Path,
+    calm: Callable[[str], Rows],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     ballast = fill(disk, left * KIB)
     code = main(words(kind, disk))
@@ -105,10 +125,7 @@ def test_a_command_says_that_the_disk_is_full_and_does_it_all_with_room_again(
     assert main(words(kind, disk)) == COMMANDS[kind][1], capfd.readouterr().err
     hidden = [path for path in disk.rglob(".*") if path.name.endswith((".unfinished", ".part"))]
     assert hidden == []
-    calm = tmp_path / "calm"
-    shutil.copytree(made, calm / "warehouse")
-    assert main(words(kind, calm)) == COMMANDS[kind][1]
-    assert rows(kind, disk) == rows(kind, calm)
+    assert rows(kind, disk) == calm(kind)
 
 
 PRINTING = [
