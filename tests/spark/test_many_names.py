@@ -7,14 +7,15 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import psutil
 import pytest
 import yaml
 
 from app.cli import main
+from app.config.settings import load_settings
 from app.read.questions import QUESTIONS
+from app.run.service import run
 from tests.conftest import ROOT
 from tests.support.many_names import KAFKA, PULSAR, TOPIC, WHO, lines_of_many
 from tests.support.traces import every_row, punctual_trace
@@ -30,17 +31,8 @@ PART = 250_000
 """Records of a file."""
 
 
-class Ran(NamedTuple):
-    """A run that has ended."""
-
-    rows: dict[str, list[tuple[Any, ...]]]
-    took_s: float
-    java_gb: float
-    python_gb: float
-
-
-def run_of(folder: Path, files: dict[str, list[bytes]]) -> Ran:
-    """A run with the default configuration to the end of files."""
+def written(folder: Path, files: dict[str, list[bytes]]) -> Path:
+    """The default configuration over such files."""
     source = folder / "in"
     source.mkdir(parents=True)
     for name, lines in files.items():
@@ -48,6 +40,11 @@ def run_of(folder: Path, files: dict[str, list[bytes]]) -> Ran:
     config = folder / "weir.yaml"
     about = {"warehouse": str(folder / "w"), "source": {"format": "files", "path": str(source)}}
     config.write_text(yaml.safe_dump(about))
+    return config
+
+
+def submitted(config: Path) -> tuple[float, float]:
+    """A run to the end as a user starts it; the most GB of the JVM and of Python."""
     began, java, python = time.monotonic(), 0.0, 0.0
     words = [str(ROOT / "spark-submit.sh"), "run", "--available-now", "--config", str(config)]
     with subprocess.Popen(words, stderr=subprocess.PIPE) as process:
@@ -58,7 +55,7 @@ def run_of(folder: Path, files: dict[str, list[bytes]]) -> Ran:
             time.sleep(0.5)
             assert time.monotonic() - began < MOST_S
         assert process.returncode == 0, process.stderr.read().decode()
-    return Ran(every_row(str(folder / "w")), time.monotonic() - began, java, python)
+    return java, python
 
 
 def used(pid: int) -> tuple[float, float]:
@@ -87,22 +84,25 @@ def answer(words: Sequence[str], warehouse: Path, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize(("topics", "groups"), [(2_000, 200), LARGE])
 def test_many_names_of_one_client_cost_nobody_else(
-    topics: int, groups: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    topics: int, groups: int, spark: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     others = [line for part in punctual_trace(17_000).slices() for line in part.lines()]
-    alone = run_of(tmp_path / "alone", {"others.jsonl": others})
+    config = written(tmp_path / "alone", {"others.jsonl": others})
+    assert run(load_settings(config), available_now=True) == 0
+    alone = every_row(str(tmp_path / "alone" / "w"))
     files: dict[str, list[bytes]] = {"0-others.jsonl": others}
     for number, line in enumerate(lines_of_many(topics, groups)):
         files.setdefault(f"many-{number // PART:04}.jsonl", []).append(line)
-    beside = run_of(tmp_path / "beside", files)
-    assert beside.java_gb < JAVA_GB and beside.python_gb < PYTHON_GB
-    expected = {name: rows for name, rows in alone.rows.items() if rows}
+    java_gb, python_gb = submitted(written(tmp_path / "beside", files))
+    assert java_gb < JAVA_GB and python_gb < PYTHON_GB
+    beside = every_row(str(tmp_path / "beside" / "w"))
+    expected = {name: rows for name, rows in alone.items() if rows}
     found = {
         name: [row for row in rows if not any(one in value for value in row for one in OF_ONE)]
-        for name, rows in beside.rows.items()
+        for name, rows in beside.items()
     }
     assert {name: rows for name, rows in found.items() if rows} == expected
-    assert len(beside.rows["topic_throttle_stats"]) >= topics
+    assert len(beside["topic_throttle_stats"]) >= topics
     warehouse, page = tmp_path / "beside" / "w", tmp_path / "page.html"
     for name in QUESTIONS:
         said = answer(["query", name], warehouse, capsys)
