@@ -4,6 +4,7 @@ of every job."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import random
@@ -207,6 +208,7 @@ def drawn(job: str) -> list[Any]:
     return found
 
 
+@functools.cache
 def arriving(job: str) -> list[tuple[int, bytes]]:
     """(time, line) of the records of a job's traces, out of order within the lateness where it is
     told by the wall time; a broker's start comes before what follows it."""
