@@ -55,14 +55,21 @@ class BySources(_CacheLocator):  # type: ignore[misc]
         if not config.CACHE_DIR or module.partition(".")[0] not in ROOMS:
             return None
         found = cls(module, py_func.__code__.co_firstlineno)
-        try:
-            found._path.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=found._path).close()
-        except OSError:
-            return None
-        return found
+        return found if _takes_files(found._path) else None
 
 
+@cache
+def _takes_files(folder: Path) -> bool:
+    """Whether files can be made in a folder, which is made itself: the functions of a module share it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError:
+        return False
+    return True
+
+
+@cache
 def stamp(module: str) -> str:
     """Hash of a module's source and of all of Weir that it imports, hexadecimal."""
     digest = hashlib.sha256()
@@ -88,14 +95,10 @@ def remove_stale(folder: Path) -> None:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _closure(module: str) -> set[str]:
-    found: set[str] = set()
-    ahead = [module]
-    while ahead:
-        name = ahead.pop()
-        if name not in found:
-            found.add(name)
-            ahead.extend(_imports(name))
+def _closure(module: str) -> list[str]:
+    found = [module]
+    for name in found:  # those that are added meanwhile, too
+        found += _imports(name).difference(found)
     return found
 
 
