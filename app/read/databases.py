@@ -35,7 +35,7 @@ def sealed(
     """
     settings = tuple(sorted((config or {}).items()))
     made = _sealed if functions else _kept
-    database, spill = made(folder and str(folder.resolve()), settings, os.getpid())
+    database, spill = made(None if folder is None else str(folder.resolve()), settings, os.getpid())
     connection = database if functions else database.cursor()
     watch(connection, spill)
     return connection
