@@ -45,7 +45,7 @@ def make_config(crash_folder: Path) -> Callable[[str], Path]:
                     "source": {
                         "format": "files",
                         "path": str(crash_folder / "events"),
-                        "options": {"maxFilesPerTrigger": 12},
+                        "options": {"maxFilesPerTrigger": 8},
                     },
                 }
             )

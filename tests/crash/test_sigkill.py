@@ -59,4 +59,4 @@ def test_killed_at_any_commit_a_run_goes_on_to_the_rows_of_one_that_was_not(
         assert ended.returncode == -signal.SIGKILL, (kill, ended.stderr[-3000:])
     settings = load_settings(config)
     assert run(settings, available_now=True) == 0
-    assert Tables.of(settings.warehouse) == calm
+    assert not Tables.of(settings.warehouse).differences(calm)
