@@ -160,7 +160,8 @@ class Day:
 
     def live(self) -> None:
         """Producers that never stop beside calm clients; then others, at a limit of the broker that
-        the calm ones share; then the calm ones alone, until the last windows are written."""
+        the calm ones share; then the calm ones alone, and a stalled subscription that goes on, until
+        the last windows are written."""
         with connected(self.pulsar) as one, situations.transaction(self.pulsar, one, self.folder):
             kept = situations.begin(one)
             with sending(self.scene, self.seconds, CONNECTIONS):
@@ -170,6 +171,7 @@ class Day:
             with sending(self.scene, self.seconds / 3, [[topic] for topic in CROWD]):
                 self.calm(one, self.seconds / 3)
             self.pulsar.ask("POST", f"{where}/0")
+            situations.go_on(self.scene, kept[1])
             self.calm(one, 2 * self.window_ms // 1000 + 20)
             for consumer in kept:
                 consumer.close()

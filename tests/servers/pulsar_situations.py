@@ -106,6 +106,13 @@ def begin(one: client.Client) -> list[client.Consumer]:
     return [evicted, nacked, delayed]
 
 
+def go_on(scene: Scene, stalled: client.Consumer) -> None:
+    """The large message that was handed back is skipped, and those behind it are read."""
+    scene.pulsar.ask("POST", f"{path(NACKED)}/subscription/workers/skip/3")
+    for _ in range(2):
+        stalled.acknowledge(stalled.receive(60_000))
+
+
 def send(one: client.Client, topic: str, count: int, size: int) -> None:
     """So many messages, each an entry of its own."""
     producer = one.create_producer(topic, batching_enabled=False, block_if_queue_full=True)

@@ -44,10 +44,9 @@ GROUP BY pass_ms, topic
 
 def numbers(side: WeirSide) -> Numbers:
     """Backlogs are known at the checks."""
+    missing = "NO_CHECK" if side.is_past() else "NOT_REACHED"
     found, (before, after) = _backlogs(side)
-    blind = None
-    if not before and not after:
-        blind = "NO_CHECK" if side.is_past() else "NOT_REACHED"
+    blind = None if before or after else missing
     return Numbers(found, _all_checked(side, after), blind)
 
 

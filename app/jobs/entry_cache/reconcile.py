@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from app.read.spelling import TOPIC
 from app.show.reconcile.measures import Measure
+from app.show.reconcile.scrape import IN_REPLAY
 from app.show.reconcile.side import Numbers, WeirSide
 from app.show.reconcile.spans import Counted, Key, ReadingSpan, Row, differs
 from state.entry_cache.declaration import NAME
@@ -72,6 +73,8 @@ WHERE cluster = $cluster AND broker = $broker AND topic IS NULL AND policy = $po
   AND window_start_ms >= $least_ms AND window_start_ms <= $most_ms
 ORDER BY window_start_ms
 """
+ENTRY_BYTES = (5 << 20) + (10 << 10)
+"""The largest entry: the default of `maxMessageSize`, and its frame."""
 # A reader at the end of a topic may be given an entry before the callback of its publish: Weir
 # counts a miss, the broker a hit.
 _EARLY = f"""
@@ -114,7 +117,7 @@ _EMPTY = _Window(*(0,) * len(_Window._fields))
 
 def numbers(side: WeirSide) -> Numbers:
     """The cache has windows only, so those at the two ends are shared by time."""
-    span = side.span
+    span, past = side.span, side.is_past()
     rows = side.ask(
         _CACHE,
         {
@@ -124,8 +127,13 @@ def numbers(side: WeirSide) -> Numbers:
         },
     )
     windows = [_Window(*(int(value or 0) for value in row)) for row in rows]
-    if not windows:
-        return Numbers(whole=side.is_past())
+    found = _of_windows(windows, side) if windows else {}
+    reached = bool(windows) and windows[-1].end_ms > span.end_ms
+    return Numbers(_with_replays(found, span), reached or past)
+
+
+def _of_windows(windows: list[_Window], side: WeirSide) -> dict[Key, Counted]:
+    span = side.span
     found: dict[Key, Counted] = {
         (f"cache_{name}", None): _share(windows, name, span)
         for name in ("inserted", "evicted", "misses", "hits")
@@ -140,7 +148,37 @@ def numbers(side: WeirSide) -> Numbers:
     found["cache_used_bytes", None] = Counted(
         min(used) * left // max(min(entries), 1), 0, max(*used, within.max_used_bytes)
     )
-    return Numbers(found, windows[-1].end_ms > span.end_ms or side.is_past())
+    return found
+
+
+def _with_replays(found: dict[Key, Counted], span: ReadingSpan) -> dict[Key, Counted]:
+    """With what the broker may keep beside it, by topic: entries that it reads and puts back again and
+    again, a chunk without its consumer for one. No record tells of them, and each read keeps them."""
+    before, after = (
+        {topic: round(values.get(IN_REPLAY, 0)) for topic, values in scrape.topics.items()}
+        for scrape in (span.before, span.after)
+    )
+    sizes = {
+        topic: min(round(span.after.topics[topic].get("backlog_bytes", 0)), n * ENTRY_BYTES)
+        for topic, n in after.items()
+    }
+    kept = {
+        (name, topic): Counted(values[topic])
+        for topic, n in after.items()
+        for name, values in (("cache_entries", after), ("cache_used_bytes", sizes))
+        if n
+    }
+    there = sum(after.values())
+    for name, less, more in (
+        ("cache_evicted", there, sum(before.values())),
+        ("cache_entries", 0, there),
+        ("cache_used_bytes", 0, sum(sizes.values())),
+    ):
+        own = found.get((name, None), Counted())
+        most = own.value if own.most is None else own.most
+        if less or more:
+            found[name, None] = Counted(max(own.value - less, 0), own.bound, most + more)
+    return found | kept
 
 
 def further(side: WeirSide, rows: Sequence[Row]) -> dict[str, int]:

@@ -68,7 +68,8 @@ class WeirSide:
         return self.ask(_WINDOWS, {"start_ms": start_ms, "end_ms": end_ms})
 
     def is_past(self) -> bool:
-        """Whether the archive has a record that closes the last window of every job."""
+        """Whether the archive has a record that closes the last window of every job: asked before the
+        tables are, which may get their rows meanwhile."""
         later_ms = self.last_window_ms + self.window_ms + self.settings.idle_advance_ms
         return self.has("events", later_ms)
 

@@ -13,7 +13,8 @@ from app.jobs.entry_cache.reconcile import early_reads
 from app.read.relations import Warehouse
 from app.show.reconcile.counted import weir
 from app.show.reconcile.side import WeirSide
-from app.show.reconcile.spans import Counted, ReadingSpan, WeirValue
+from app.show.reconcile.spans import Counted, ReadingSpan, WeirValue, differs, rows_of
+from app.show.reconcile.spans import shown as shown_by
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
 from tests.unit.show.reconcile.scrapes import BROKER, scrape
 
@@ -245,6 +246,55 @@ def test_the_level_of_a_cache_in_its_window(
     found = ask(ReadingSpan(scrape(15_000), scrape(130_000)), cache_stats=rows).counted
     for name, (least, most) in (("entries", entries), ("used_bytes", used)):
         assert found[f"cache_{name}", None] == Counted(least, 0, most)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "shown", "apart"),
+    [
+        (3, {"cache_entries": 62 + 3, "cache_used_bytes": 1000 + 900}, []),
+        (3, {"cache_entries": 62, "cache_used_bytes": 100}, []),
+        (3, {"cache_entries": 62 + 4, "cache_used_bytes": 1000 + 901}, [1, 1]),
+        (3, {"cache_entries": 0, "cache_used_bytes": 99}, [-1, -1]),
+        # it went on
+        (0, {"cache_entries": 62 + 1, "cache_used_bytes": 1000 + 1}, [1, 1]),
+        (0, {"cache_entries": 62, "cache_used_bytes": 1000}, []),
+    ],
+)
+def test_what_is_read_again_and_again_is_told_by_topic_and_hides_nothing_else(
+    ask: Ask, waiting: int, shown: dict[str, float], apart: list[int]
+) -> None:
+    """The broker keeps what a dispatcher puts back; large as it is, the backlog of another topic
+    explains nothing."""
+    topics = {
+        TOPIC: {"in_replay": float(waiting), "backlog_bytes": 900.0},
+        OTHER: {"in_replay": 0.0, "backlog_bytes": 1e9},
+    }
+    of = ReadingSpan(scrape(15_000), scrape(130_000, topics, shown))
+    windows = [cached(n, evicted_time=0, evicted_size=0, invalidated=0) for n in (1, 2)]
+    rows = rows_of(of, shown_by(of, lambda topic: True), ask(of, cache_stats=windows))
+    cache = [row for row in rows if row["measure"] in shown]
+    named = [(row["topic"], row["broker_value"]) for row in cache if row["topic"]]
+    assert named == ([(TOPIC, 3), (TOPIC, 900)] if waiting else [])
+    assert {row["reason"] for row in cache if row["topic"]} <= {"READ_AGAIN"}
+    assert [row["difference"] for row in cache if differs(row)] == apart
+
+
+def test_a_silent_broker_keeps_what_is_read_again_and_again(ask: Ask) -> None:
+    """Without a window, with a backlog that is larger than what waits, and what is gone later."""
+    waits, on = (
+        scrape(at, {TOPIC: {"in_replay": n, "backlog_bytes": 1e9}}, {"cache_evicted": 7 + gone})
+        for at, n, gone in ((MINUTE, 2.0, 0), (2 * MINUTE, 0.0, 2))
+    )
+    found = ask(ReadingSpan(scrape(0), waits)).counted
+    size = 2 * ((5 << 20) + (10 << 10))
+    assert found == {
+        ("cache_evicted", None): Counted(0, 0, 0),
+        ("cache_entries", None): Counted(0, 0, 2),
+        ("cache_used_bytes", None): Counted(0, 0, size),
+        ("cache_entries", TOPIC): Counted(2),
+        ("cache_used_bytes", TOPIC): Counted(size),
+    }
+    assert ask(ReadingSpan(waits, on)).counted == {("cache_evicted", None): Counted(0, 0, 2)}
 
 
 def test_the_window_of_the_second_reading_must_be_there(ask: Ask) -> None:
