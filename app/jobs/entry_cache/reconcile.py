@@ -73,6 +73,9 @@ WHERE cluster = $cluster AND broker = $broker AND topic IS NULL AND policy = $po
   AND window_start_ms >= $least_ms AND window_start_ms <= $most_ms
 ORDER BY window_start_ms
 """
+_CHUNKED = """
+SELECT DISTINCT topic FROM chunk_topic_stats WHERE cluster = $cluster AND $broker IS NOT NULL
+"""
 ENTRY_BYTES = (5 << 20) + (10 << 10)
 """The largest entry: the default of `maxMessageSize`, and its frame."""
 # A reader at the end of a topic may be given an entry before the callback of its publish: Weir
@@ -129,7 +132,7 @@ def numbers(side: WeirSide) -> Numbers:
     windows = [_Window(*(int(value or 0) for value in row)) for row in rows]
     found = _of_windows(windows, side) if windows else {}
     reached = bool(windows) and windows[-1].end_ms > span.end_ms
-    return Numbers(_with_replays(found, span), reached or past)
+    return Numbers(_with_replays(found, side), reached or past)
 
 
 def _of_windows(windows: list[_Window], side: WeirSide) -> dict[Key, Counted]:
@@ -151,34 +154,33 @@ def _of_windows(windows: list[_Window], side: WeirSide) -> dict[Key, Counted]:
     return found
 
 
-def _with_replays(found: dict[Key, Counted], span: ReadingSpan) -> dict[Key, Counted]:
-    """With what the broker may keep beside it, by topic: entries that it reads and puts back again and
-    again, a chunk without its consumer for one. No record tells of them, and each read keeps them."""
+def _with_replays(found: dict[Key, Counted], side: WeirSide) -> dict[Key, Counted]:
+    """With what the broker may keep beside it, by topic: a chunk without its consumer is read and put
+    back again and again, of which no record tells, and each read keeps it. Other entries that wait in
+    a replay queue are read when a consumer can take them."""
+    ends = (side.span.before, side.span.after)
+    is_asked = any(values.get(IN_REPLAY) for end in ends for values in end.topics.values())
+    chunked = {topic for (topic,) in side.ask(_CHUNKED, {})} if is_asked else set()
     before, after = (
-        {topic: round(values.get(IN_REPLAY, 0)) for topic, values in scrape.topics.items()}
-        for scrape in (span.before, span.after)
+        {t: round(values.get(IN_REPLAY, 0)) for t, values in end.topics.items() if t in chunked}
+        for end in ends
     )
     sizes = {
-        topic: min(round(span.after.topics[topic].get("backlog_bytes", 0)), n * ENTRY_BYTES)
-        for topic, n in after.items()
+        topic: min(round(ends[1].topics[topic].get("backlog_bytes", 0)), entries * ENTRY_BYTES)
+        for topic, entries in after.items()
     }
-    kept = {
-        (name, topic): Counted(values[topic])
-        for topic, n in after.items()
-        for name, values in (("cache_entries", after), ("cache_used_bytes", sizes))
-        if n
-    }
-    there = sum(after.values())
     for name, less, more in (
-        ("cache_evicted", there, sum(before.values())),
-        ("cache_entries", 0, there),
-        ("cache_used_bytes", 0, sum(sizes.values())),
+        ("cache_evicted", after, before),
+        ("cache_entries", {}, after),
+        ("cache_used_bytes", {}, sizes),
     ):
         own = found.get((name, None), Counted())
-        most = own.value if own.most is None else own.most
-        if less or more:
-            found[name, None] = Counted(max(own.value - less, 0), own.bound, most + more)
-    return found | kept
+        most = (own.value if own.most is None else own.most) + sum(more.values())
+        if any(less.values()) or any(more.values()):
+            least = max(own.value - sum(less.values()), 0)
+            found[name, None] = Counted(least, own.bound, most)
+    kept = {"cache_entries": after, "cache_used_bytes": sizes}.items()
+    return found | {(name, t): Counted(n) for name, of in kept for t, n in of.items() if n}
 
 
 def further(side: WeirSide, rows: Sequence[Row]) -> dict[str, int]:
