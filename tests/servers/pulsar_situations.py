@@ -36,7 +36,11 @@ SETTINGS = {
     "transactionCoordinatorEnabled": "true",
 }
 """Settings of the broker that they need."""
-REMARKS = {OPEN: "transaction is open", DELAYED: "are delayed"}
+REMARKS = {
+    OPEN: "transaction is open",
+    DELAYED: "are delayed",
+    NACKED: "1 message waits to be sent again",
+}
 TRANSACTION = """
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.PulsarClient;

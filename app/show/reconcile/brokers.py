@@ -86,10 +86,7 @@ class PulsarBrokers:
 
         bounds = outside(span, takes)
         rows = rows_with(bounds)
-        more: dict[str, int] = {}
-        for part in parts("reconcile").values():
-            if hasattr(part, "further"):
-                more |= part.further(tables, rows)
-        if not more:
-            return rows
-        return rows_with({name: bound + more.get(name, 0) for name, bound in bounds.items()})
+        asked = [part for part in parts("reconcile").values() if hasattr(part, "further")]
+        more = {name: n for part in asked for name, n in part.further(tables, rows).items()}
+        larger = {name: bound + more.get(name, 0) for name, bound in bounds.items()}
+        return rows_with(larger) if more else rows
