@@ -172,7 +172,7 @@ class Day:
                 self.calm(one, self.seconds / 3)
             self.pulsar.ask("POST", f"{where}/0")
             situations.go_on(self.scene, kept[1])
-            self.calm(one, 2 * self.window_ms // 1000 + 20)
+            self.calm(one, 2 * self.window_ms // 1000 + 40)
             for consumer in kept:
                 consumer.close()
         for (name, labels), value in samples(self.telemetry).items():

@@ -156,31 +156,28 @@ def _of_windows(windows: list[_Window], side: WeirSide) -> dict[Key, Counted]:
 
 def _with_replays(found: dict[Key, Counted], side: WeirSide) -> dict[Key, Counted]:
     """With what the broker may keep beside it, by topic: a chunk without its consumer is read and put
-    back again and again, of which no record tells, and each read keeps it. Other entries that wait in
-    a replay queue are read when a consumer can take them."""
-    ends = (side.span.before, side.span.after)
-    is_asked = any(values.get(IN_REPLAY) for end in ends for values in end.topics.values())
-    chunked = {topic for (topic,) in side.ask(_CHUNKED, {})} if is_asked else set()
-    before, after = (
-        {t: round(values.get(IN_REPLAY, 0)) for t, values in end.topics.items() if t in chunked}
-        for end in ends
+    back again and again, of which no record tells, and each read keeps it for a while. Other entries
+    that wait in a replay queue are read when a consumer can take them."""
+    ends = (side.span.before.topics, side.span.after.topics)
+    waiting = {t for end in ends for t, values in end.items() if values.get(IN_REPLAY)}
+    chunked = {topic for (topic,) in side.ask(_CHUNKED, {})} if waiting else set()
+    before, entries, sizes = (
+        {t: round(max(end.get(t, {}).get(name, 0) for end in of)) for t in waiting & chunked}
+        for of, name in ((ends[:1], IN_REPLAY), (ends, IN_REPLAY), (ends, "backlog_bytes"))
     )
-    sizes = {
-        topic: min(round(ends[1].topics[topic].get("backlog_bytes", 0)), entries * ENTRY_BYTES)
-        for topic, entries in after.items()
-    }
+    sizes = {topic: min(size, entries[topic] * ENTRY_BYTES) for topic, size in sizes.items()}
     for name, less, more in (
-        ("cache_evicted", after, before),
-        ("cache_entries", {}, after),
+        ("cache_evicted", entries, before),
+        ("cache_entries", {}, entries),
         ("cache_used_bytes", {}, sizes),
     ):
         own = found.get((name, None), Counted())
         most = (own.value if own.most is None else own.most) + sum(more.values())
-        if any(less.values()) or any(more.values()):
+        if entries:
             least = max(own.value - sum(less.values()), 0)
             found[name, None] = Counted(least, own.bound, most)
-    kept = {"cache_entries": after, "cache_used_bytes": sizes}.items()
-    return found | {(name, t): Counted(n) for name, of in kept for t, n in of.items() if n}
+    kept = {"cache_entries": entries, "cache_used_bytes": sizes}.items()
+    return found | {(name, topic): Counted(n) for name, of in kept for topic, n in of.items()}
 
 
 def further(side: WeirSide, rows: Sequence[Row]) -> dict[str, int]:
