@@ -66,6 +66,8 @@ class Day:
     seconds: int
     runs: dict[str, Service] = field(default_factory=dict)
     counted: Counter[str] = field(default_factory=Counter)
+    went_on_ms: int = 0
+    """When the stalled subscription did."""
 
     def __post_init__(self) -> None:
         self.scene = Scene(self.pulsar, self.telemetry)
@@ -172,6 +174,7 @@ class Day:
                 self.calm(one, self.seconds / 3)
             self.pulsar.ask("POST", f"{where}/0")
             situations.go_on(self.scene, kept[1])
+            self.went_on_ms = time.time_ns() // 1_000_000
             self.calm(one, 2 * self.window_ms // 1000 + 40)
             for consumer in kept:
                 consumer.close()
