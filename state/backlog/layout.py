@@ -140,6 +140,7 @@ KEY = _layout(
     "was",
     "has_state",
     "deleted",
+    "behind",
     "version",
     "cached",
     "cached_ledger",
@@ -159,7 +160,8 @@ KEY = _layout(
     "log_gone",
 )
 """A cluster and topic, with its clock. `base`: the name in its policies, -1 for a topic that is
-never judged. `last_ms` to `feed`: its last record. `was`: it had a backlog at the pass before.
+never judged. `behind`: entries of the newest ledger that a later one came before. `last_ms` to
+`feed`: its last record. `was`: it had a backlog at the pass before.
 `cached` to `cached_version`: the cached oldest message. `seen_ledger`, `seen_entry`: the highest
 position that a record has shown (NULL: none). `kept`: samples that came in `second`. `woken_ms`:
 when its page was read for a record (NULL: never). `unseen`: state that a gap has left unknown until

@@ -69,6 +69,8 @@ def state(w: Store, key: Int, ledger: Int, entries: Int, size: Int, close_ms: In
     if at < 0:
         at = _put(w, key, ledger)
     w.ledgers[at, ENTRIES], w.ledgers[at, BYTES] = entries, size
+    if at == newest(w, key):
+        w.keys[key]["behind"] = 0
     if close_ms != NULL:
         w.ledgers[at, CLOSE] = close_ms
     w.links[key]["summed"] = 0
@@ -87,17 +89,20 @@ def _put(w: Store, key: Int, ledger: Int) -> Int:
 
 @compiled
 def add(w: Store, key: Int, ledger: Int, entry: Int, size: Int) -> bool:
-    """Count an entry in the open ledger, or open a newer ledger with it. Returns whether its ledger
-    is known.
+    """Count an entry in the open ledger, or open a newer ledger with it. Records of several
+    producers come a little out of order: an entry may be behind a later one. Returns whether its
+    ledger is known.
     """
     last = newest(w, key)
     if last < 0 or ledger > w.ledgers[last, ID]:
         last = _put(w, key, ledger)
-        w.links[key]["summed"] = 0
+        w.links[key]["summed"] = w.keys[key]["behind"] = 0
     if w.ledgers[last, ID] != ledger:
         return bool(find(w, key, ledger) >= 0)
-    if w.ledgers[last, CLOSE] == NULL and entry >= w.ledgers[last, ENTRIES]:
-        w.ledgers[last, ENTRIES] = up(entry)
+    known, k = w.ledgers[last, ENTRIES], w.keys[key]
+    if w.ledgers[last, CLOSE] == NULL and (entry >= known or k["behind"] > 0):
+        k["behind"] += entry - known if entry >= known else -1
+        w.ledgers[last, ENTRIES] = max(known, up(entry))
         w.ledgers[last, BYTES] = plus(w.ledgers[last, BYTES], size)
         w.links[key]["summed"] = 0
     return True

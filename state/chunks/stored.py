@@ -192,8 +192,10 @@ def drop_stored(w: World, message: Int) -> None:
 @compiled
 def is_waited_for(w: World, message: Int) -> bool:
     """Whether a subscription has not acknowledged all of a stored message; where it is not known
-    what it acknowledges, whether it has not been sent all."""
-    sub = w.keys[w.stored[message]["key"]]["first_sub"]
+    what it acknowledges, whether it has not been sent all. A feed tells that a moment after the
+    subscription came, so what was stored in the window waits for it."""
+    k = w.keys[w.stored[message]["key"]]
+    sub = k["first_sub"]
     while sub >= 0:
         s = w.subs[sub]
         if may_stall(w, sub):
@@ -201,9 +203,11 @@ def is_waited_for(w: World, message: Int) -> bool:
             tells = s["acks_seen"] != 0 or s["mark_ledger"] != NULL
             at = w.stored[message]["first"]
             while bit != 0 and at >= 0:
-                if (tells or w.pieces[at]["sent"] & bit == 0) and not is_passed(w, sub, at):
+                e = w.pieces[at]
+                is_open = tells or e["sent"] & bit == 0 or e["at_ms"] >= k["window_ms"]
+                if is_open and not is_passed(w, sub, at):
                     return True
-                at = w.pieces[at]["next"]
+                at = e["next"]
         sub = s["next"]
     return False
 
@@ -250,9 +254,6 @@ def mark_sent(w: World, sub: Int, ledger: Int, entry: Int, at_ms: Int, is_chunk:
     piece = find_piece(w, s["key"], ledger, entry)
     if piece >= 0:
         w.pieces[piece]["sent"] |= bit_of(w, sub)
-        message = w.pieces[piece]["stored"]
-        if s["acks_seen"] == 0 and s["mark_ledger"] == NULL and not is_waited_for(w, message):
-            drop_stored(w, message)
 
 
 @compiled

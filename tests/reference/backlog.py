@@ -179,6 +179,8 @@ class Ledgers:
         self._estimate = size_estimate
         self._ledgers: dict[int, Ledger] = {}
         self.deleted_entries = 0
+        self.skipped = 0
+        """Entries of the newest ledger whose records a later one came before."""
         self.has_state = False
         """Whether a `ledger_state` has come since the list was last empty."""
 
@@ -209,15 +211,25 @@ class Ledgers:
         if close_ms is None and ledger in self:
             close_ms = self[ledger].close_ms
         self._ledgers[ledger] = Ledger(entries, size, close_ms)
+        self.skipped = 0 if ledger == max(self._ledgers) else self.skipped
         self.has_state = True
 
     def add(self, ledger: int, entry: int, size: int) -> None:
         """An entry: it counts in the open ledger, and a newer ledger is opened by it."""
         if not self._ledgers or ledger > max(self._ledgers):
             self._ledgers[ledger] = Ledger()
-        if ledger == self.open_id and entry >= self[ledger].entries:
-            self[ledger].entries = min(entry + 1, LARGEST)
-            self[ledger].size += size
+            self.skipped = 0
+        if ledger != self.open_id:
+            return
+        known = self[ledger]
+        if entry >= known.entries:
+            self.skipped += entry - known.entries
+            known.entries = min(entry + 1, LARGEST)
+        elif self.skipped:
+            self.skipped -= 1
+        else:
+            return
+        known.size += size
 
     def delete(self, ledger: int) -> None:
         """A ledger that has been trimmed."""

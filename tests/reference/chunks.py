@@ -929,10 +929,11 @@ class Topic(Key):
     def _is_waited_for(self, letter: Letter) -> bool:
         for s in self.subscriptions.values():
             tells = s.tells_acks or s.mark is not None
-            if s.may_stall and any(
-                (tells or s.name not in c.sent_to) and not self._has(s, c.at) for c in letter.chunks
-            ):
-                return True
+            for c in letter.chunks if s.may_stall else ():
+                is_young = self._window is not None and c.since >= self._window.start
+                known = tells or s.name not in c.sent_to or is_young
+                if known and not self._has(s, c.at):
+                    return True
         return False
 
     def _keep(self, record: Record, size: int | None) -> None:
@@ -967,10 +968,6 @@ class Topic(Key):
             for chunk in letter.chunks:
                 if chunk.at == at:
                     chunk.sent_to.add(s.name)
-                    tells = s.tells_acks or s.mark is not None
-                    if not tells and not self._is_waited_for(letter):
-                        self._letters.remove(letter)
-                    break
 
     def _stopped_at(self, s: Subscription) -> Stored | None:
         """The chunk at which a shared subscription stands for good."""

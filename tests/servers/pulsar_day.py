@@ -66,6 +66,8 @@ class Day:
     seconds: int
     runs: dict[str, Service] = field(default_factory=dict)
     counted: Counter[str] = field(default_factory=Counter)
+    went_on_ms: int = 0
+    """When the stalled subscription did."""
 
     def __post_init__(self) -> None:
         self.scene = Scene(self.pulsar, self.telemetry)
@@ -142,7 +144,8 @@ class Day:
                         **({"queries": [["backlog"]]} if name == "polls" else {}),
                         "reconcile": {
                             "brokers": [self.pulsar.url],
-                            "interval_ms": self.window_ms,
+                            # who asks while a page is made for another gets that one, which is older
+                            "interval_ms": self.window_ms + 7000 * (name == "polls"),
                             "settle_ms": self.window_ms,
                         },
                         "backlog": {"backlogQuotaCheckIntervalInSeconds": CHECK_S},
@@ -160,7 +163,8 @@ class Day:
 
     def live(self) -> None:
         """Producers that never stop beside calm clients; then others, at a limit of the broker that
-        the calm ones share; then the calm ones alone, until the last windows are written."""
+        the calm ones share; then the calm ones alone, and a stalled subscription that goes on, until
+        the last windows are written."""
         with connected(self.pulsar) as one, situations.transaction(self.pulsar, one, self.folder):
             kept = situations.begin(one)
             with sending(self.scene, self.seconds, CONNECTIONS):
@@ -170,7 +174,9 @@ class Day:
             with sending(self.scene, self.seconds / 3, [[topic] for topic in CROWD]):
                 self.calm(one, self.seconds / 3)
             self.pulsar.ask("POST", f"{where}/0")
-            self.calm(one, 2 * self.window_ms // 1000 + 20)
+            situations.go_on(self.scene, kept[1])
+            self.went_on_ms = time.time_ns() // 1_000_000
+            self.calm(one, 2 * self.window_ms // 1000 + 40)
             for consumer in kept:
                 consumer.close()
         for (name, labels), value in samples(self.telemetry).items():

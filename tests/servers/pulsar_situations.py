@@ -36,7 +36,11 @@ SETTINGS = {
     "transactionCoordinatorEnabled": "true",
 }
 """Settings of the broker that they need."""
-REMARKS = {OPEN: "transaction is open", DELAYED: "are delayed"}
+REMARKS = {
+    OPEN: "transaction is open",
+    DELAYED: "are delayed",
+    NACKED: "1 message waits to be sent again",
+}
 TRANSACTION = """
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.PulsarClient;
@@ -104,6 +108,13 @@ def begin(one: client.Client) -> list[client.Consumer]:
     for _ in range(5):
         producer.send(b"later", deliver_after=timedelta(hours=2))
     return [evicted, nacked, delayed]
+
+
+def go_on(scene: Scene, stalled: client.Consumer) -> None:
+    """The large message that was handed back is skipped, and those behind it are read."""
+    scene.pulsar.ask("POST", f"{path(NACKED)}/subscription/workers/skip/3")
+    for _ in range(2):
+        stalled.acknowledge(stalled.receive(60_000))
 
 
 def send(one: client.Client, topic: str, count: int, size: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from app.contract.rules import POLLED_FEEDS
 from app.show.reconcile.measures import Measure
 from app.show.reconcile.scrape import SUBSCRIPTIONS
 from app.show.reconcile.side import CHECKS_MS, Numbers, WeirSide
@@ -40,14 +39,19 @@ WHERE cluster = $cluster AND broker = $broker AND pass_ms >= $least_ms AND pass_
   AND coalesce(kind, 'subscription') NOT IN ('replicator', 'deduplication')
 GROUP BY pass_ms, topic
 """
+_POLLS = """
+SELECT min(ts_wall_ms) FROM coverage_polls
+WHERE cluster = $cluster AND $broker IS NOT NULL AND gap_from_wall_ms >= $to_ms
+"""
+LOOK_MS = 1000
+"""`weirWatchMillis` of the plug-in, by default."""
 
 
 def numbers(side: WeirSide) -> Numbers:
     """Backlogs are known at the checks."""
+    missing = "NO_CHECK" if side.is_past() else "NOT_REACHED"
     found, (before, after) = _backlogs(side)
-    blind = None
-    if not before and not after:
-        blind = "NO_CHECK" if side.is_past() else "NOT_REACHED"
+    blind = None if before or after else missing
     return Numbers(found, _all_checked(side, after), blind)
 
 
@@ -61,8 +65,9 @@ def _backlogs(side: WeirSide) -> tuple[dict[Key, Counted], tuple[int | None, int
         "backlog_entries": side.ask(_SUBSCRIPTIONS, around),
     }
     passes = {int(row[0]) for rows in checks.values() for row in rows}
+    known_ms = _known_ms(side)
     before = max((p for p in passes if p <= end.from_ms), default=None)
-    after = min((p for p in passes if p >= end.to_ms), default=None)
+    after = min((p for p in passes if known_ms is not None and p >= known_ms), default=None)
     near = [p for p in (before, after) if p is not None]
     came = _published(side, min(near), max(near)) if near else {}
     for name, rows in checks.items():
@@ -74,10 +79,21 @@ def _backlogs(side: WeirSide) -> tuple[dict[Key, Counted], tuple[int | None, int
             held = values.get(topic, {})
             # checks of a silent topic may be behind, by as much as its records came late
             ends = [held.get(p, 0) for p in (*near, max(held, default=0))]
+            ends += [value for p, value in held.items() if p > near[0]]
             messages, size = came.get(topic, (0, 0))
             more = size if name == "backlog_bytes" else messages * _subscriptions(side, topic)
             found[name, topic] = Counted(max(min(ends) - more, 0), 0, max(ends) + more)
     return found, (before, after)
+
+
+def _known_ms(side: WeirSide) -> int | None:
+    """From when on a check has what was there at the end of the span: a plug-in looks at cursors
+    once in a while, and the first poll to begin after it has to end. None: not yet."""
+    to_ms = side.span.after.to_ms
+    if not side.is_polled:
+        return to_ms + LOOK_MS
+    ((end_ms,),) = side.ask(_POLLS, {"to_ms": to_ms})
+    return None if end_ms is None else int(end_ms)
 
 
 def _all_checked(side: WeirSide, pass_ms: int | None) -> bool:
@@ -93,8 +109,7 @@ def _published(side: WeirSide, from_ms: int, to_ms: int) -> dict[str, tuple[int,
     backlog, and gone. A feed without publishes has none, so the broker's own counts of the span
     stand for them."""
     rows = side.published(side.window_of(from_ms), max(from_ms, to_ms) + 1)
-    fed = {feed.format for feed in side.settings.source}
-    if rows or not fed or not fed <= set(POLLED_FEEDS):
+    if rows or not side.is_polled:
         return {topic: (messages, size) for topic, messages, size in rows}
     before, after = side.span.before.topics, side.span.after.topics
     return {

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from app.read.spelling import TOPIC
 from app.show.reconcile.measures import Measure
+from app.show.reconcile.scrape import IN_REPLAY
 from app.show.reconcile.side import Numbers, WeirSide
 from app.show.reconcile.spans import Counted, Key, ReadingSpan, Row, differs
 from state.entry_cache.declaration import NAME
@@ -72,6 +73,11 @@ WHERE cluster = $cluster AND broker = $broker AND topic IS NULL AND policy = $po
   AND window_start_ms >= $least_ms AND window_start_ms <= $most_ms
 ORDER BY window_start_ms
 """
+_CHUNKED = """
+SELECT DISTINCT topic FROM chunk_topic_stats WHERE cluster = $cluster AND $broker IS NOT NULL
+"""
+ENTRY_BYTES = (5 << 20) + (10 << 10)
+"""The largest entry: the default of `maxMessageSize`, and its frame."""
 # A reader at the end of a topic may be given an entry before the callback of its publish: Weir
 # counts a miss, the broker a hit.
 _EARLY = f"""
@@ -114,7 +120,7 @@ _EMPTY = _Window(*(0,) * len(_Window._fields))
 
 def numbers(side: WeirSide) -> Numbers:
     """The cache has windows only, so those at the two ends are shared by time."""
-    span = side.span
+    span, past = side.span, side.is_past()
     rows = side.ask(
         _CACHE,
         {
@@ -124,8 +130,13 @@ def numbers(side: WeirSide) -> Numbers:
         },
     )
     windows = [_Window(*(int(value or 0) for value in row)) for row in rows]
-    if not windows:
-        return Numbers(whole=side.is_past())
+    found = _of_windows(windows, side) if windows else {}
+    reached = bool(windows) and windows[-1].end_ms > span.end_ms
+    return Numbers(_with_replays(found, side), reached or past)
+
+
+def _of_windows(windows: list[_Window], side: WeirSide) -> dict[Key, Counted]:
+    span = side.span
     found: dict[Key, Counted] = {
         (f"cache_{name}", None): _share(windows, name, span)
         for name in ("inserted", "evicted", "misses", "hits")
@@ -140,7 +151,33 @@ def numbers(side: WeirSide) -> Numbers:
     found["cache_used_bytes", None] = Counted(
         min(used) * left // max(min(entries), 1), 0, max(*used, within.max_used_bytes)
     )
-    return Numbers(found, windows[-1].end_ms > span.end_ms or side.is_past())
+    return found
+
+
+def _with_replays(found: dict[Key, Counted], side: WeirSide) -> dict[Key, Counted]:
+    """With what the broker may keep beside it, by topic: a chunk without its consumer is read and put
+    back again and again, of which no record tells, and each read keeps it for a while. Other entries
+    that wait in a replay queue are read when a consumer can take them."""
+    ends = (side.span.before.topics, side.span.after.topics)
+    waiting = {t for end in ends for t, values in end.items() if values.get(IN_REPLAY)}
+    chunked = {topic for (topic,) in side.ask(_CHUNKED, {})} if waiting else set()
+    before, entries, sizes = (
+        {t: round(max(end.get(t, {}).get(name, 0) for end in of)) for t in waiting & chunked}
+        for of, name in ((ends[:1], IN_REPLAY), (ends, IN_REPLAY), (ends, "backlog_bytes"))
+    )
+    sizes = {topic: min(size, entries[topic] * ENTRY_BYTES) for topic, size in sizes.items()}
+    for name, less, more in (
+        ("cache_evicted", entries, before),
+        ("cache_entries", {}, entries),
+        ("cache_used_bytes", {}, sizes),
+    ):
+        own = found.get((name, None), Counted())
+        most = (own.value if own.most is None else own.most) + sum(more.values())
+        if entries:
+            least = max(own.value - sum(less.values()), 0)
+            found[name, None] = Counted(least, own.bound, most)
+    kept = {"cache_entries": entries, "cache_used_bytes": sizes}.items()
+    return found | {(name, topic): Counted(n) for name, of in kept for topic, n in of.items()}
 
 
 def further(side: WeirSide, rows: Sequence[Row]) -> dict[str, int]:

@@ -67,7 +67,8 @@ _TABLES = ("topic_throttle_stats", "limiter_stats", "throttle_events")
 
 def numbers(side: WeirSide) -> Numbers:
     """Publishes and pauses of a span."""
-    return Numbers(_publishes(side) | _pauses(side), _reached(side))
+    reached = _reached(side)
+    return Numbers(_publishes(side) | _pauses(side), reached)
 
 
 def _publishes(side: WeirSide) -> dict[Key, Counted]:

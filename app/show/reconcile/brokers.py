@@ -8,7 +8,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from app.config.reconcile import ReconcileSettings
-from app.contract.rules import POLLED_FEEDS
 from app.jobs import parts
 from app.read.relations import Warehouse
 from app.show.reconcile.counted import weir
@@ -75,7 +74,7 @@ class PulsarBrokers:
             def takes(topic: str) -> bool:
                 return topic in known and chosen.takes(topic)
 
-        jobs = self._fed()
+        jobs = {job for job in settings.jobs if not tables.is_polled or DECLARED[job].polled}
 
         def rows_with(more: dict[str, int]) -> list[Row]:
             rows = rows_of(span, shown(span, takes), side, more)
@@ -87,16 +86,7 @@ class PulsarBrokers:
 
         bounds = outside(span, takes)
         rows = rows_with(bounds)
-        more: dict[str, int] = {}
-        for part in parts("reconcile").values():
-            if hasattr(part, "further"):
-                more |= part.further(tables, rows)
-        if not more:
-            return rows
-        return rows_with({name: bound + more.get(name, 0) for name, bound in bounds.items()})
-
-    def _fed(self) -> set[str]:
-        """The jobs that run and get records from the source; polls drive some jobs alone."""
-        feeds, jobs = self._settings.source, self._settings.jobs
-        polled = bool(feeds) and all(feed.format in POLLED_FEEDS for feed in feeds)
-        return {job for job in jobs if not polled or DECLARED[job].polled}
+        asked = [part for part in parts("reconcile").values() if hasattr(part, "further")]
+        more = {name: n for part in asked for name, n in part.further(tables, rows).items()}
+        larger = {name: bound + more.get(name, 0) for name, bound in bounds.items()}
+        return rows_with(larger) if more else rows

@@ -20,8 +20,9 @@ CHECKS = tuple(
     for end in ("bucket", "count", "sum")
 )
 NO_TOPICS = "shows no topics; they need exposeTopicLevelMetricsInPrometheus=true"
-SUBSCRIPTIONS = "subscriptions"
-"""A value of topics besides those that are compared."""
+SUBSCRIPTIONS, IN_REPLAY = "subscriptions", "in_replay"
+"""Values of topics besides those that are compared: of the second one the sum of all subscriptions,
+the entries that a dispatcher has put back and reads again."""
 MOST_BYTES, PART = 1 << 30, 64 << 10
 """A broker answers about 20 kB for each topic that it has loaded."""
 MOST = 2**63
@@ -86,7 +87,10 @@ def parsed(lines: Iterable[str], broker: str, from_ms: int, to_ms: int) -> Scrap
     """The measures in the lines of a broker's Prometheus endpoint."""
     known = measures()
     names = {measure.metric: measure.name for measure in known.values()}
-    names["pulsar_subscriptions_count"] = SUBSCRIPTIONS
+    names |= {
+        "pulsar_subscriptions_count": SUBSCRIPTIONS,
+        "pulsar_subscription_in_replay": IN_REPLAY,
+    }
     cluster, started_s = "", 0.0
     topics: dict[str, Values] = {}
     whole: Values = {}
@@ -112,7 +116,8 @@ def parsed(lines: Iterable[str], broker: str, from_ms: int, to_ms: int) -> Scrap
         if name in known and known[name].whole:
             whole[name] = value
         elif topic is not None and "://" in topic:  # the log of a coordinator is no topic
-            topics.setdefault(topic, {})[name] = value
+            values = topics.setdefault(topic, {})
+            values[name] = value + (values.get(name, 0) if name == IN_REPLAY else 0)
     if not cluster:
         raise Unanswered("metrics/: the answer has none of the metrics of a Pulsar broker")
     return Scrape(

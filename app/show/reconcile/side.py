@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from app.contract.rules import POLLED_FEEDS
 from app.read.relations import ANY_ORDER, Warehouse, connect_once
 from app.show.reconcile.spans import Counted, Key, ReadingSpan
 
@@ -68,7 +69,8 @@ class WeirSide:
         return self.ask(_WINDOWS, {"start_ms": start_ms, "end_ms": end_ms})
 
     def is_past(self) -> bool:
-        """Whether the archive has a record that closes the last window of every job."""
+        """Whether the archive has a record that closes the last window of every job: asked before the
+        tables are, which may get their rows meanwhile."""
         later_ms = self.last_window_ms + self.window_ms + self.settings.idle_advance_ms
         return self.has("events", later_ms)
 
@@ -76,6 +78,12 @@ class WeirSide:
         """Whether a table has a row of the broker at or after a time."""
         ((newest,),) = self.ask(_NEWEST.format(table=table), {"start_ms": from_ms})
         return newest is not None
+
+    @property
+    def is_polled(self) -> bool:
+        """Whether polls are all that feeds the tables."""
+        feeds = self.settings.source
+        return bool(feeds) and all(feed.format in POLLED_FEEDS for feed in feeds)
 
     @property
     def _cluster(self) -> str:

@@ -146,7 +146,9 @@ def rows_of(
         name, topic = key
         measure = measures()[name]
         one, own = broker.get(key), weir.counted.get(key, Counted())
-        if one is None and (measure.whole or topic is None):
+        if one is None and measure.whole and topic is not None:
+            one, own = Shown(own.value, "READ_AGAIN"), Counted()
+        elif one is None and topic is None:
             continue  # the broker has no such metric
         one = one or Shown(0)
         value = own.value if own.most is None else _nearest(one.value, own)

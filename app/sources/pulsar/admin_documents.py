@@ -684,15 +684,21 @@ def _persisted(broker: Any) -> int:
 def _remarks(shown: Any, cursor: Any, transactions: int, persisted: int) -> str | None:
     """What keeps or brings back the backlog of a subscription, by the numbers of its topic; an open
     transaction where messages wait and no consumer has any."""
-    waiting, delayed = _count_in(shown, "msgBacklog"), _count_in(shown, "msgDelayed")
+    waiting, held, delayed, again = (
+        _count_in(shown, key)
+        for key in ("msgBacklog", "unackedMessages", "msgDelayed", "msgInReplay")
+    )
     ranges = _count_in(cursor, "totalNonContiguousDeletedMessagesRange") or 0
-    held = _count_in(shown, "unackedMessages")
-    found = [
-        f"{transactions:,} {'transactions are' if transactions > 1 else 'transaction is'} open on"
-        " the topic, and nothing behind is delivered"
-    ] * bool(transactions and waiting and not held)
-    if delayed:
-        found.append(f"{delayed:,} {'messages are' if delayed > 1 else 'message is'} delayed")
+    counts = (
+        (
+            transactions if waiting and not held else 0,
+            ("transaction is", "transactions are"),
+            "open on the topic, and nothing behind is delivered",
+        ),
+        (delayed, ("message is", "messages are"), "delayed"),
+        (again, ("message waits", "messages wait"), "to be sent again"),
+    )
+    found = [f"{n:,} {words[n > 1]} {what}" for n, words, what in counts if n]
     if ranges > persisted:
         found.append(
             f"of {ranges:,} acknowledged ranges {persisted:,} outlast a restart of the broker"

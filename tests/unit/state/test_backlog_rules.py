@@ -189,6 +189,27 @@ def test_a_broker_that_starts_forgets_what_it_cached() -> None:
         assert row["age_s"] == 7
 
 
+SIZES = [100, 7, 31, 100, 2, 58]
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2, 3, 4, 5], [1, 0, 4, 2, 5, 3], [5, 4, 3, 2, 1, 0]])
+def test_records_of_several_producers_are_a_little_out_of_order(order: list[int]) -> None:
+    """No entry loses its bytes for that, and none that comes again has them twice."""
+    added = [entry(10 + at, 1, n, entry_bytes=SIZES[n]) for at, n in enumerate(order)]
+    records = [ledger(0, 1, 0, 0), cursor(0, "s", "1:-1"), *added]
+    again = [entry(100 + n, 1, n, entry_bytes=SIZES[n]) for n in range(6)]
+    for more in ([], again):
+        assert checks([*records, *more], 1500)[-1]["backlog_bytes"] == sum(SIZES)
+
+
+def test_what_a_ledger_has_when_it_is_stated_is_not_added_again() -> None:
+    """The entries 0 to 2 are in the figures, though two of their records come later."""
+    added = [entry(10, 1, 2, entry_bytes=31), ledger(11, 1, 3, 138)]
+    late = [entry(12 + n, 1, n, entry_bytes=SIZES[n]) for n in (1, 0, 4, 3)]
+    records = [ledger(0, 1, 0, 0), cursor(0, "s", "1:-1"), *added, *late]
+    assert checks(records, 1500)[-1]["backlog_bytes"] == 138 + 2 + 100
+
+
 def test_a_trimmed_ledger() -> None:
     """A mark-delete before the first ledger is looked at anew once a cursor has moved."""
     first = [

@@ -174,6 +174,22 @@ def test_a_message_that_was_handed_back_stalls_at_its_last_chunk(rows_of: Judge)
     ]
 
 
+@pytest.mark.parametrize("at_ms", [10, MINUTE - 20], ids=["in-a-window", "at-its-end"])
+def test_a_feed_may_tell_of_the_cursor_after_the_first_message(rows_of: Judge, at_ms: int) -> None:
+    """It looks at cursors once in a while, and the first delivery does not wait for that."""
+    records = [
+        *joins(0, "c1"),
+        *large(at_ms, 5, "u"),
+        *sent(at_ms + 10, 5, "u"),
+        cursor(at_ms + 50, "1:4"),
+        *large(at_ms + 60, 8, "v"),
+    ]
+    assert stalled(rows_of(records, LATER, shared_orphan="stall"), 3) == [
+        ("s", "u", "1:7", "1:7", [0, 1]),
+        ("s", "v", "1:7", "1:8", []),
+    ]
+
+
 def test_behind_a_message_that_was_acknowledged_another_is_handed_back(rows_of: Judge) -> None:
     records = [*HANDED_BACK, *sent(60, 8, "v"), *(ack(70 + i, 5 + i) for i in range(3))]
     assert stalled(rows_of(records, LATER, shared_orphan="stall")) == [

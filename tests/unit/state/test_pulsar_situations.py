@@ -418,7 +418,16 @@ def test_an_open_transaction_is_named(tmp_path: Path) -> None:
             {"managedLedgerMaxUnackedRangesToPersist": "1000"},
             "of 1,500 acknowledged ranges 1,000 outlast a restart of the broker",
         ),
-        ({"ongoingTxnCount": "many"}, {"msgDelayed": -1}, 0, {}, None),
+        ({"ongoingTxnCount": "many"}, {"msgDelayed": -1, "msgInReplay": "1"}, 0, {}, None),
+        ({"ongoingTxnCount": 0}, {"msgInReplay": 0}, 0, {}, None),
+        ({"ongoingTxnCount": 0}, {"msgInReplay": 1}, 0, {}, "1 message waits to be sent again"),
+        (
+            {"ongoingTxnCount": 0},
+            {"msgInReplay": 1999, "msgDelayed": 2},
+            0,
+            {},
+            "2 messages are delayed; 1,999 messages wait to be sent again",
+        ),
     ],
 )
 def test_what_the_broker_shows_of_a_subscription(

@@ -13,7 +13,8 @@ from app.jobs.entry_cache.reconcile import early_reads
 from app.read.relations import Warehouse
 from app.show.reconcile.counted import weir
 from app.show.reconcile.side import WeirSide
-from app.show.reconcile.spans import Counted, ReadingSpan, WeirValue
+from app.show.reconcile.spans import Counted, ReadingSpan, WeirValue, differs, rows_of
+from app.show.reconcile.spans import shown as shown_by
 from tests.support.throttle_rows import COMMON, OTHER, START_MS, TOPIC, event, window, write
 from tests.unit.show.reconcile.scrapes import BROKER, scrape
 
@@ -247,6 +248,63 @@ def test_the_level_of_a_cache_in_its_window(
         assert found[f"cache_{name}", None] == Counted(least, 0, most)
 
 
+CHUNKED = [{**COMMON, **MINE, "job": "chunks", "topic": topic} for topic in (TOPIC, OTHER)]
+
+
+@pytest.mark.parametrize(
+    ("waiting", "shown", "apart"),
+    [
+        (3, {"cache_entries": 62 + 3, "cache_used_bytes": 1000 + 900}, []),
+        (3, {"cache_entries": 62, "cache_used_bytes": 100}, []),
+        (3, {"cache_entries": 62 + 4, "cache_used_bytes": 1000 + 901}, [1, 1]),
+        (3, {"cache_entries": 0, "cache_used_bytes": 99}, [-1, -1]),
+        # it went on
+        (0, {"cache_entries": 62 + 1, "cache_used_bytes": 1000 + 1}, [1, 1]),
+        (0, {"cache_entries": 62, "cache_used_bytes": 1000}, []),
+    ],
+)
+def test_what_is_read_again_and_again_is_told_by_topic_and_hides_nothing_else(
+    ask: Ask, waiting: int, shown: dict[str, float], apart: list[int]
+) -> None:
+    """The broker keeps the chunk that a dispatcher puts back; large as it is, neither the backlog of
+    another topic explains anything, nor what waits for a consumer of ordinary messages."""
+    topics = {
+        TOPIC: {"in_replay": float(waiting), "backlog_bytes": 900.0},
+        OTHER: {"in_replay": 0.0, "backlog_bytes": 1e9},
+        "persistent://acme/orders/by-key": {"in_replay": 199.0, "backlog_bytes": 1e9},
+    }
+    of = ReadingSpan(scrape(15_000), scrape(130_000, topics, shown))
+    windows = [cached(n, evicted_time=0, evicted_size=0, invalidated=0) for n in (1, 2)]
+    side = ask(of, cache_stats=windows, chunk_topic_stats=CHUNKED)
+    rows = rows_of(of, shown_by(of, lambda topic: True), side)
+    cache = [row for row in rows if row["measure"] in shown]
+    named = [(row["topic"], row["broker_value"]) for row in cache if row["topic"]]
+    assert named == ([(TOPIC, 3), (TOPIC, 900)] if waiting else [])
+    assert {row["reason"] for row in cache if row["topic"]} <= {"READ_AGAIN"}
+    assert [row["difference"] for row in cache if differs(row)] == apart
+
+
+def test_a_silent_broker_keeps_what_is_read_again_and_again(ask: Ask) -> None:
+    """Without a window, and with a backlog that is larger than what waits. Once it waits no more, the
+    cache still has it for a moment; then it is no explanation any more."""
+    waits, on, later = (
+        scrape(at * MINUTE, {TOPIC: {"in_replay": n, "backlog_bytes": size}})
+        for at, n, size in ((1, 2.0, 1e9), (2, 0.0, 0.0), (3, 0.0, 0.0))
+    )
+    size = 2 * ((5 << 20) + (10 << 10))
+    kept = {
+        ("cache_entries", None): Counted(0, 0, 2),
+        ("cache_used_bytes", None): Counted(0, 0, size),
+        ("cache_entries", TOPIC): Counted(2),
+        ("cache_used_bytes", TOPIC): Counted(size),
+    }
+    found = ask(ReadingSpan(scrape(0), waits), chunk_topic_stats=CHUNKED).counted
+    assert found == {("cache_evicted", None): Counted(0, 0, 0), **kept}
+    found = ask(ReadingSpan(waits, on)).counted
+    assert found == {("cache_evicted", None): Counted(0, 0, 2), **kept}
+    assert ask(ReadingSpan(on, later)).counted == {}
+
+
 def test_the_window_of_the_second_reading_must_be_there(ask: Ask) -> None:
     found = ask(ReadingSpan(scrape(15_000), scrape(130_000)), cache_stats=[cached(0), cached(1)])
     assert "entry_cache" not in found.reached
@@ -333,18 +391,61 @@ def test_a_backlog_is_between_the_checks_before_and_after(ask: Ask) -> None:
     assert "backlog" in found.reached and found.blind == {}
 
 
+POLLED = {
+    "format": "pulsar_admin",
+    "admin": {"cluster": "mine", "url": "http://b1:8080", "namespaces": ["acme/orders"]},
+}
+
+
+def polled_from(begin_ms: int, end_ms: int) -> dict[str, Any]:
+    """A poll that has ended."""
+    of = {"cluster": "mine", "source_feed": "pulsar_admin", "seq": end_ms}
+    times = {"gap_from_wall_ms": START_MS + begin_ms, "ts_wall_ms": START_MS + end_ms}
+    return {**of, **times}
+
+
+@pytest.mark.parametrize(
+    ("polls", "expected", "reached"),
+    [
+        # that at 65 s knows what the poll before it had read
+        ([(53_000, 58_000), (58_001, 62_000), (62_001, 66_000)], (2, 9000), True),
+        # those at 65 and 70 s have nothing of the time after the reading
+        ([(53_000, 58_000), (58_001, 71_000), (71_001, 86_000)], (1, 9000), True),
+        ([(53_000, 58_000), (58_001, 62_000)], (9000, 9000), False),
+    ],
+)
+def test_a_check_knows_what_was_polled_before_it(
+    ask: Ask, polls: list[tuple[int, int]], expected: tuple[int, int], reached: bool
+) -> None:
+    """The backlog was read to its end before the reading, and the checks behind it do not know yet."""
+    sizes = {55_000: 9000, 60_000: 9000, 65_000: 9000, 70_000: 2, 90_000: 1, 170_000: 1}
+    found = ask(
+        ReadingSpan(scrape(0), scrape(MINUTE, took_ms=200)),
+        source=POLLED,
+        backlog_checks=[{**check(at, n), "cluster": "mine"} for at, n in sizes.items()],
+        coverage_polls=[polled_from(*poll) for poll in polls],
+    )
+    least, most = expected
+    assert found.counted["backlog_bytes", TOPIC] == Counted(least, 0, most)
+    assert ("backlog" in found.reached) is reached
+
+
+@pytest.mark.parametrize(("check_ms", "least"), [(60_900, 9), (61_100, 1)])
+def test_a_plug_in_looks_at_cursors_once_in_a_while(ask: Ask, check_ms: int, least: int) -> None:
+    checks = [check(59_000, 9), check(check_ms, 9 if check_ms < 61_000 else 1), check(170_000, 9)]
+    found = ask(ReadingSpan(scrape(0), scrape(MINUTE)), backlog_checks=checks)
+    assert found.counted["backlog_bytes", TOPIC] == Counted(least, 0, 9)
+
+
 def test_beside_polls_the_brokers_own_counts_are_what_may_come_and_go(ask: Ask) -> None:
     """Polls have no publishes, and name the cluster as they are told to."""
-    polled = {
-        "format": "pulsar_admin",
-        "admin": {"cluster": "mine", "url": "http://b1:8080", "namespaces": ["acme/orders"]},
-    }
     ends = [
         scrape(at, {TOPIC: {"messages_in": n, "bytes_in": 10.0 * n, "subscriptions": 2.0}})
         for at, n in ((0, 100.0), (MINUTE, 130.0))
     ]
     checks = [{**check(at, 500), "cluster": "mine"} for at in (30_000, 90_000, 160_000)]
-    found = ask(ReadingSpan(*ends), source=polled, backlog_checks=checks)
+    polls = [polled_from(at - 9000, at) for at in (29_000, 61_000, 89_000)]
+    found = ask(ReadingSpan(*ends), source=POLLED, backlog_checks=checks, coverage_polls=polls)
     assert found.counted["backlog_bytes", TOPIC] == Counted(200, 0, 800)
     assert found.counted["backlog_entries", TOPIC] == Counted(0, 0, 60)
     assert "backlog" in found.reached

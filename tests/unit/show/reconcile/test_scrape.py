@@ -18,6 +18,8 @@ pulsar_in_bytes_total{{cluster="east",namespace="acme/orders",topic="{TOPIC}"}} 
 pulsar_in_bytes_total{{cluster="east",namespace="acme/orders"}} 99
 pulsar_publish_rate_limit_times{{cluster="east",namespace="a/b",topic="persistent://a/b/odd \\"name\\""}} 2
 pulsar_subscriptions_count{{cluster="east",namespace="a/b",topic="{TOPIC}"}} 3
+pulsar_subscription_in_replay{{cluster="east",topic="{TOPIC}",subscription="a"}} 4
+pulsar_subscription_in_replay{{cluster="east",topic="{TOPIC}",subscription="b"}} 2
 pulsar_ml_cache_hits_rate{{cluster="east"}} 0.5
 pulsar_ml_cache_used_size{{cluster="east"}} 84
 process_start_time_seconds{{cluster="east"}} 1.795442256083E9
@@ -33,7 +35,7 @@ def test_metrics_become_measures() -> None:
     found = parsed(LINES, BROKER, 10, 30)
     assert (found.cluster, found.started_s, found.at_ms) == ("east", 1795442256.083, 20)
     assert found.topics == {
-        TOPIC: {"messages_in": 1500.0, "bytes_in": 43527.0, "subscriptions": 3.0},
+        TOPIC: {"messages_in": 1500.0, "bytes_in": 43527.0, "subscriptions": 3.0, "in_replay": 6.0},
         'persistent://a/b/odd "name"': {"publish_limited_times": 2.0},
     }
     assert found.whole == {"cache_hits": 0.5, "cache_used_bytes": 84.0}
