@@ -16,6 +16,8 @@ QUOTA_TYPES = ("produce", "fetch", "request", "controller_mutation")
 """Types of Kafka's client quotas."""
 TOKENS = QUOTA_TYPES[3]
 """The one that is measured by tokens, which can be below 0."""
+TOO_LATE, DUPLICATE, OUT_OF_RANGE = "TOO_LATE", "DUPLICATE_RECORD", "CLOCK_OUT_OF_RANGE"
+"""Why a job, or the clock of a feed, refuses a record that keeps the rules."""
 MONO = "ts_mono_ns"
 WALL = "ts_wall_ms"
 

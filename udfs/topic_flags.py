@@ -7,12 +7,10 @@ import numpy as np
 import pyarrow as pa
 
 from udfs.arrow import bytes_of, offsets_of, plain
-from udfs.topics import NON_PERSISTENT, PERSISTENT
+from udfs.topics import INCOMPLETE, NON_PERSISTENT, NOT_PERSISTENT, PERSISTENT
 
 Array = np.ndarray
 
-INCOMPLETE, NOT_PERSISTENT = 1, 2
-"""Flags of `classify_topics`: not a full Pulsar name; of a non-persistent topic."""
 _SLASH = ord("/")
 _SEPARATOR = np.frombuffer(b"://", np.uint8)
 _SCHEMES = tuple(np.frombuffer(s.encode(), np.uint8) for s in (PERSISTENT, NON_PERSISTENT))

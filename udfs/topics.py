@@ -6,6 +6,8 @@ import re
 from typing import NamedTuple
 
 PERSISTENT, NON_PERSISTENT = "persistent", "non-persistent"
+INCOMPLETE, NOT_PERSISTENT = 1, 2
+"""Flags of a name: not a full one of Pulsar; of a non-persistent topic."""
 _PARTITION = re.compile(r"-partition-(0|[1-9][0-9]{0,9})\Z")
 
 

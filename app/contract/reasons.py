@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from app.contract.parsing.block import Block
 from app.contract.parsing.layout import names_of
 from state.events import KIND_INDEX, WALL
 from state.jobs import DECLARED, JOBS
+
+if TYPE_CHECKING:
+    from app.contract.parsing.block import Block
 
 Array = np.ndarray
 

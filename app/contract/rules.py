@@ -1,16 +1,16 @@
 """The rules on single records (contract section 6): one entry a rule, in the order of its rows.
 
 An entry has the code, its meaning, how the detail of a row is told, and the check. A check looks at
-one `Record` and returns the columns at fault, none if the record keeps the rule. Checks are
-compiled into the pass over a block, `app.contract.validation`.
+one `Record` and returns the columns at fault, none if the record keeps the rule.
+`app.contract.validation` compiles the checks into its pass over a block; this module loads no
+compiler.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numba
 import numpy as np
 
 from app.contract.parsing.layout import bits
@@ -24,7 +24,7 @@ from app.contract.reasons import (
 )
 from state.events import COMMON, KIND_INDEX, KINDS, QUOTA_TYPES, WALL
 from state.jobs import DECLARED
-from udfs.topic_flags import INCOMPLETE, NOT_PERSISTENT
+from udfs.topics import INCOMPLETE, NOT_PERSISTENT
 
 Array = np.ndarray
 
@@ -128,13 +128,12 @@ RULES: list[Rule] = []
 
 def rule(
     code: str, meaning: str, detail: Detail = columns_at_fault
-) -> Callable[[Callable[[Record], np.uint64]], Any]:
-    """Compile the check of the next rule, and enter the rule into the table."""
+) -> Callable[[Callable[[Record], np.uint64]], Callable[[Record], np.uint64]]:
+    """Enter a check into the table, as the next rule."""
 
-    def enter(check: Callable[[Record], np.uint64]) -> Any:
-        compiled = numba.njit(forceinline=True)(check)
-        RULES.append(Rule(code, meaning, compiled, detail))
-        return compiled
+    def enter(check: Callable[[Record], np.uint64]) -> Callable[[Record], np.uint64]:
+        RULES.append(Rule(code, meaning, check, detail))
+        return check
 
     return enter
 
@@ -272,41 +271,6 @@ CODES: tuple[str, ...] = tuple(rule.code for rule in RULES)
 def bit_of(code: str) -> np.int32:
     """The bit of a rule in the set of the rules that a record breaks."""
     return np.int32(1 << CODES.index(code))
-
-
-@numba.njit(inline="always")
-def _none(record: Record) -> np.uint64:
-    return NONE
-
-
-@numba.njit(inline="always")
-def _none_of(record: Record, rule: int) -> np.uint64:
-    return NONE
-
-
-def _compiled() -> tuple[Any, Any]:
-    """The checks as compiled functions: the columns at fault by any rule, and by one. A loop over
-    checks would not be unrolled.
-    """
-    by_any, by_one = _none, _none_of
-    for rule in reversed(RULES):
-        by_any, by_one = _before(rule.check, by_any, by_one)
-    return by_any, by_one
-
-
-def _before(check: Any, by_any: Any, by_one: Any) -> tuple[Any, Any]:
-    @numba.njit(inline="always")
-    def any_rule(record: Record) -> np.uint64:
-        return check(record) | by_any(record)
-
-    @numba.njit(inline="always")
-    def one_rule(record: Record, rule: int) -> np.uint64:
-        return check(record) if rule == 0 else by_one(record, rule - 1)
-
-    return any_rule, one_rule
-
-
-at_fault, at_fault_by = _compiled()
 
 
 class KindTable(NamedTuple):

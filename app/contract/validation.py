@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -31,8 +31,6 @@ from app.contract.rules import (
     SUB_TYPES,
     KindTable,
     Record,
-    at_fault,
-    at_fault_by,
     bit_of,
 )
 from state import policies
@@ -137,6 +135,42 @@ class _Results(NamedTuple):
 
 
 RULE_COUNT = len(RULES)
+
+
+@numba.njit(inline="always")
+def _none(record: Record) -> np.uint64:
+    return NONE
+
+
+@numba.njit(inline="always")
+def _none_of(record: Record, rule: int) -> np.uint64:
+    return NONE
+
+
+def _compiled() -> tuple[Any, Any]:
+    """The checks as compiled functions: the columns at fault by any rule, and by one. A loop over
+    checks would not be unrolled.
+    """
+    by_any, by_one = _none, _none_of
+    for rule in reversed(RULES):
+        by_any, by_one = _before(numba.njit(forceinline=True)(rule.check), by_any, by_one)
+    return by_any, by_one
+
+
+def _before(check: Any, by_any: Any, by_one: Any) -> tuple[Any, Any]:
+    @numba.njit(inline="always")
+    def any_rule(record: Record) -> np.uint64:
+        return check(record) | by_any(record)
+
+    @numba.njit(inline="always")
+    def one_rule(record: Record, rule: int) -> np.uint64:
+        return check(record) if rule == 0 else by_one(record, rule - 1)
+
+    return any_rule, one_rule
+
+
+at_fault, at_fault_by = _compiled()
+
 LATER = KIND_TABLE.required
 """What kinds need of the later words: nothing yet, so that most blocks need the first alone."""
 

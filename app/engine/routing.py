@@ -29,8 +29,7 @@ from app.sources.batches import regrouped
 from app.sources.clocks import LATEST_MS, ClockLimits, is_ahead, plan_of, waits
 from state.engine.blobs import SOURCE_COLUMNS, TEXTS, with_payload, write
 from state.engine.records import NULL, SHIPPED, STILL
-from state.engine.refused import OUT_OF_RANGE
-from state.events import COMMON, EVERY_BROKER, KIND_INDEX, KINDS, SCHEMA
+from state.events import COMMON, EVERY_BROKER, KIND_INDEX, KINDS, OUT_OF_RANGE, SCHEMA
 from state.jobs import readers
 from udfs.arrow import bytes_of, integers, offsets_of
 from udfs.hashing import NULL_HASH, combine_hashes, hash_strings, shard_of

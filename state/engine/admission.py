@@ -21,8 +21,9 @@ from state.engine.order import BROKER_STARTED, FIRST
 from state.engine.play import play
 from state.engine.reach import Reach
 from state.engine.records import STILL, Records, after, length, take
-from state.engine.refused import DUPLICATE, OUT_OF_RANGE, TOO_LATE, Refused
+from state.engine.refused import Refused
 from state.engine.sequence import POLICY
+from state.events import DUPLICATE, OUT_OF_RANGE, TOO_LATE
 
 _NOTHING = np.zeros(0, np.int64)
 

@@ -11,9 +11,9 @@ from state.engine.kernel import Array
 from state.engine.key import Closed, Key
 from state.engine.mono_shard import EVERY_CLUSTER, Shard
 from state.engine.records import HOME, Records
-from state.engine.refused import DUPLICATE, Refused
+from state.engine.refused import Refused
 from state.engine.sequence import POLICY
-from state.events import EVERY_BROKER
+from state.events import DUPLICATE, EVERY_BROKER
 
 
 def taken(s: Shard[Any], records: Records, read: Array, refused: Refused) -> Array:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from state.engine.names import Names
 from state.engine.records import NULL, Array, Records, concat, take
 
-TOO_LATE, DUPLICATE = "TOO_LATE", "DUPLICATE_RECORD"
-OUT_OF_RANGE = "CLOCK_OUT_OF_RANGE"
+if TYPE_CHECKING:
+    from state.engine.names import Names
+
 FAR_MS = 30 * 24 * 3_600_000
 """Parts of one stream are no further apart than this."""
 

@@ -16,9 +16,10 @@ from state.engine.kernel import NULL
 from state.engine.names import Names
 from state.engine.reach import Reach
 from state.engine.records import STILL, Array, Records, length, take
-from state.engine.refused import DUPLICATE, FAR_MS, TOO_LATE, Refused
+from state.engine.refused import FAR_MS, Refused
 from state.engine.sequence import Sequence as Order
 from state.engine.structs import grown
+from state.events import DUPLICATE, TOO_LATE
 
 CLOCK_FIELDS = [
     ("has_clock", "|u1"),

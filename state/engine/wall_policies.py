@@ -39,11 +39,11 @@ from state.engine import documents, globs
 from state.engine.broker_changes import GAPS, SETTINGS, STARTS
 from state.engine.names import NONE, Names
 from state.engine.records import FLAGS, HOME, NULL, Array, Records, concat, length, take
-from state.engine.refused import DUPLICATE, Refused
+from state.engine.refused import Refused
 from state.engine.sequence import POLICY
 from state.engine.sequence import Sequence as Order
 from state.engine.structs import joined, picked, words
-from state.events import EVERY_BROKER, KIND_INDEX
+from state.events import DUPLICATE, EVERY_BROKER, KIND_INDEX
 
 UNUSED, START, GAP = -1, 0, 1000
 """`what` of a document that the job does not use, of a broker start, and of a gap in a broker's

@@ -15,7 +15,7 @@ from app.demo.generator.trace import plan_trace
 from app.engine.operators import limits_of, operators
 from app.engine.routing import packer
 from state.engine.reach import Reach
-from state.engine.refused import TOO_LATE
+from state.events import TOO_LATE
 from state.jobs import JOBS
 
 EVENTS, SMALLEST = 18_000, 250

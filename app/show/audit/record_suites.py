@@ -12,8 +12,7 @@ from app.show.audit.checks import (
     suite,
     values,
 )
-from state.engine.refused import DUPLICATE, TOO_LATE
-from state.events import KINDS
+from state.events import DUPLICATE, KINDS, TOO_LATE
 from state.jobs import JOBS
 
 DAY_MS = 86_400_000

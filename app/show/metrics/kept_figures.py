@@ -12,7 +12,7 @@ from app.contract.rules import CODES
 from app.show.alerts.episodes import FIRING
 from app.show.metrics.entities import Bounds
 from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows
-from state.engine.refused import DUPLICATE, TOO_LATE
+from state.events import DUPLICATE, TOO_LATE
 from state.jobs import JOBS
 
 MS_PER_S = 1000.0

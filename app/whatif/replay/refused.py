@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.read.relations import Warehouse
-from state.engine.refused import DUPLICATE, OUT_OF_RANGE, TOO_LATE
+from state.events import DUPLICATE, OUT_OF_RANGE, TOO_LATE
 
 Array = np.ndarray
 REFUSED = (TOO_LATE, DUPLICATE, OUT_OF_RANGE)

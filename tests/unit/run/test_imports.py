@@ -23,7 +23,14 @@ BEFORE_SPARK = [
     *(module for name, module in FORMATS.items() if name != OF_LOGS),
 ]
 """What the check before Spark imports, by the configuration."""
-BESIDE = ["app.run.side_processes", "app.show.alerts.evaluator", "app.run.maintenance.upkeep"]
+BESIDE = [
+    "app.run.side_processes",
+    "app.show.alerts.evaluator",
+    "app.run.maintenance.upkeep",
+    "app.show.forecast.forecasting",
+    "app.show.metrics.serve",
+    "app.show.reconcile.reconcile_command",
+]
 """What processes beside a run import."""
 
 

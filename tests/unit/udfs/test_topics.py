@@ -7,8 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from udfs.topic_flags import INCOMPLETE, NOT_PERSISTENT, classify_topics
-from udfs.topics import Topic, is_system_topic, normal_topic, split_partition, split_topic
+from udfs.topic_flags import classify_topics
+from udfs.topics import (
+    INCOMPLETE,
+    NOT_PERSISTENT,
+    Topic,
+    is_system_topic,
+    normal_topic,
+    split_partition,
+    split_topic,
+)
 
 
 @pytest.mark.parametrize(
