@@ -338,12 +338,16 @@ def _with_views(
 
 
 def connect_to(
-    warehouse: Warehouse, opened: Mapping[str, DeltaTable | None], config: Mapping[str, str]
+    warehouse: Warehouse,
+    opened: Mapping[str, DeltaTable | None],
+    config: Mapping[str, str],
+    *,
+    functions: bool = False,
 ) -> duckdb.DuckDBPyConnection:
     """A connection with tables as they were opened, whatever is committed meanwhile; `config` as
-    for `connect`.
+    for `connect`, `functions` as for `sealed`.
     """
-    connection = sealed(warehouse.folder, config)
+    connection = sealed(warehouse.folder, config, functions=functions)
     for name, delta in opened.items():
         _Relation(TABLES[name], delta).add(connection, warehouse)
     return connection

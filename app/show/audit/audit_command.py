@@ -133,7 +133,7 @@ class _Audits:
         from app.show.audit.audit import add_functions, audit
 
         if self._connection is None:
-            self._connection = connect_to(self._warehouse, self._opened, CONFIG)
+            self._connection = connect_to(self._warehouse, self._opened, CONFIG, functions=True)
             add_functions(self._connection)
         delta = self._opened[table]
         assert delta is not None
