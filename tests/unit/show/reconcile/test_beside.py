@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Event
 
+import pytest
+
 from app.config.settings import Settings
+from app.run import side_processes
 from app.run.side_processes import one_round, repeating
+from app.show.reconcile import reconcile_command
 from app.show.reconcile.comparing import ReadingMemory
 from app.show.reconcile.scrape import Scrape
 from app.tables.run_lock import only_reconciliation
@@ -61,3 +65,21 @@ def test_while_another_process_compares_a_round_does_nothing(make_settings: Make
         with only_reconciliation(settings.location):
             assert one_round("reconcile", settings.model_dump_json(), Event()) == ""
         assert server.asked == []
+
+
+def test_while_a_round_waits_for_its_time_another_process_may_compare(
+    make_settings: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compared = []
+
+    def another(*_: object) -> None:
+        with only_reconciliation(settings.location):
+            compared.append(len(server.asked))
+
+    monkeypatch.setattr(reconcile_command, "until_next", another)
+    monkeypatch.setattr("os.nice", lambda _: 0)  # of this process
+    with AdminServer() as server:
+        server.answers["/metrics/"] = status(200, METRICS)
+        settings = make_settings(reconcile={"brokers": [server.url], "interval_ms": 60_000})
+        side_processes.ROUNDS["reconcile"].work(settings)
+        assert compared == [0] and server.asked
