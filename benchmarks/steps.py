@@ -26,7 +26,7 @@ from benchmarks.stream import Bench
 from state.engine.blobs import Blob
 from state.engine.job import Step
 from state.engine.reach import Reach
-from state.engine.refused import TOO_LATE
+from state.events import TOO_LATE
 from state.jobs import BY_DEFAULT
 
 Pack = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]

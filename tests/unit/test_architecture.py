@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import importlib
+import pkgutil
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
@@ -651,3 +653,18 @@ def test_lines_of_spark_pass_through_the_functions_of_the_log() -> None:
         if "stray_lines.start(" in path.read_text("utf-8")
     ]
     assert sorted(started) == ["jvm.py", "start.py"]
+
+
+def test_what_benchmarks_import_is_there() -> None:
+    """Their small runs are nightly; a name that has moved is seen before."""
+    missing = []
+    for file in sorted((ROOT / "benchmarks").glob("*.py")):
+        for node in nodes(file):
+            if not isinstance(node, ast.ImportFrom) or node.module is None:
+                continue
+            if node.module.partition(".")[0] in ("app", "state", "udfs"):
+                of = importlib.import_module(node.module)
+                below = pkgutil.iter_modules(getattr(of, "__path__", []))
+                names = {*vars(of), *(each.name for each in below)}
+                missing += [f"{file.name}: {a.name}" for a in node.names if a.name not in names]
+    assert missing == []
