@@ -8,8 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
+NULL = np.int64(-(2**63))
+"""Null of 64-bit columns that cannot have it as a value."""
 EVERY_BROKER = "*"
 """As a broker: all brokers of the cluster."""
 QUOTA_TYPES = ("produce", "fetch", "request", "controller_mutation")

@@ -28,13 +28,12 @@ from app.errors import UserError, did_you_mean, reason
 from app.plain_text import is_digits
 from app.read import pruning
 from app.read.databases import literal, sealed
-from app.read.duckdb_functions import calls_functions
+from app.read.duckdb_functions import add_functions, calls_functions
 from app.read.read_only import first_lines, only_select
 from app.tables.definitions import TABLES, VIEWS, Table
 from app.tables.log_files import require_contents
 from app.tables.time_travel import rows_changed_in, version_at
 from app.terminal.program import PROGRAM
-from udfs import register_duckdb
 
 __all__ = [
     "ANY_ORDER",
@@ -318,16 +317,15 @@ def _with_views(
     config: Mapping[str, str] | None,
 ) -> duckdb.DuckDBPyConnection:
     """A connection with these tables and what else a text names."""
-    words, functions = _words(sql), calls_functions(sql or "")
-    connection = sealed(warehouse.folder, config, functions=functions)
+    words = _words(sql)
+    connection = sealed(warehouse.folder, config, functions=calls_functions(sql or ""))
     # If nothing is read, all are there to be listed, and for DuckDB to suggest.
     for relation in relations or [_Relation(table, None) for table in TABLES.values()]:
         relation.add(connection, warehouse)
     for name, view in VIEWS.items():
         if name in words or not relations:
             connection.execute(f"CREATE TEMP VIEW {name} AS {view.sql}")
-    if functions:
-        register_duckdb(connection)
+    add_functions(connection, sql or "")
     if STATES in words:
         _add_states(connection, warehouse)
     if OWNERS in words:

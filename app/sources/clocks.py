@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from state.events import NULL
+
 Array = np.ndarray
 PLAN = "plan_ms"
 """Column of a source and, once it is taken off, key of the metadata of a batch: the time (ms since
@@ -60,6 +62,4 @@ def waits(batch: pa.RecordBatch) -> bool:
 
 def is_ahead(wall: Array, plan_ms: Array | int, skew_ms: int) -> Array:
     """Which times (ms, NULL without one) lie further after the plan than clocks may differ."""
-    from state.engine.kernel import NULL  # with the compiler, which checks before Spark do without
-
     return np.asarray((wall != NULL) & (wall > np.asarray(plan_ms) + np.int64(skew_ms)))

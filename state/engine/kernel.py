@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from state.engine.compiling import compiled, inlined
+from state.events import NULL
 
 __all__ = ["NULL", "Array", "Int", "Record", "codes", "compiled", "inlined"]
 
@@ -17,9 +18,6 @@ Record = Any
 
 Int = Any
 """An integer of Python or numpy; the compiler does not distinguish them."""
-
-NULL = np.int64(-(2**63))
-"""Null of 64-bit columns that cannot have it as a value."""
 
 
 def codes(count: int) -> list[np.int64]:

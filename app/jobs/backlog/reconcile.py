@@ -41,7 +41,7 @@ GROUP BY pass_ms, topic
 """
 _POLLS = """
 SELECT min(ts_wall_ms) FROM coverage_polls
-WHERE cluster = $cluster AND $broker IS NOT NULL AND gap_from_wall_ms >= $to_ms
+WHERE cluster = $cluster AND gap_from_wall_ms >= $to_ms
 """
 LOOK_MS = 1000
 """`weirWatchMillis` of the plug-in, by default."""

@@ -74,7 +74,7 @@ WHERE cluster = $cluster AND broker = $broker AND topic IS NULL AND policy = $po
 ORDER BY window_start_ms
 """
 _CHUNKED = """
-SELECT DISTINCT topic FROM chunk_topic_stats WHERE cluster = $cluster AND $broker IS NOT NULL
+SELECT DISTINCT topic FROM chunk_topic_stats WHERE cluster = $cluster
 """
 ENTRY_BYTES = (5 << 20) + (10 << 10)
 """The largest entry: the default of `maxMessageSize`, and its frame."""

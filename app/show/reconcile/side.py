@@ -93,8 +93,9 @@ class WeirSide:
         return named[0] if len(named) == 1 else self.span.after.cluster
 
     def ask(self, sql: str, params: Mapping[str, Any]) -> list[tuple[Any, ...]]:
-        """Rows of a query; `cluster` and `broker` are given."""
-        given = {**params, "cluster": self._cluster, "broker": self.span.after.broker}
+        """Rows of a query; `cluster` and `broker` are given where it asks for them."""
+        where = {"cluster": self._cluster, "broker": self.span.after.broker}
+        given = {**params} | {name: where[name] for name in where if f"${name}" in sql}
         with connect_once(self.warehouse, sql, given, config=CONFIG) as connection:
             rows: list[tuple[Any, ...]] = connection.execute(sql, given).fetchall()
         return rows

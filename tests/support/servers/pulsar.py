@@ -366,7 +366,7 @@ class Pulsar:
 
     def _healthy(self) -> bool:
         try:
-            with urlopen(f"{self.url}/admin/v2/brokers/health", timeout=PATIENCE_S) as answer:
+            with urlopen(f"{self.url}/admin/v2/brokers/health", timeout=5) as answer:
                 return bool(answer.read().strip() == b"ok")
         except OSError:
             return False
