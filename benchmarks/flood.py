@@ -73,7 +73,7 @@ def run(bench: Bench) -> Result:
             _catch_up(bench, result, broker, name, options, result.events)
         result.add(FLOOR, result.events / _parsed_by_spark(bench, broker.servers))
     for name in ways:
-        result.ratio(f"{name}: caught up, all jobs and the archive", FLOOR, 0.70)
+        result.ratio(f"{name}: caught up, all jobs and the archive", FLOOR)
     return result
 
 

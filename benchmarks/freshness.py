@@ -37,7 +37,6 @@ LIMIT = {"scope": "broker", "name": "*", "limits": {"maxPublishRatePerTopicInMes
 KEPT = ("user", "topic")
 """Scopes of the demo's own documents that hold beside it: quotas of users and on backlogs."""
 ALL, ALONE = "five jobs and the archive", "rate_limits alone"
-WANTED_MS = {ALL: 1500, ALONE: 1000}
 
 
 def run(bench: Bench) -> Result:
@@ -117,8 +116,6 @@ def _measure(
     result.add(f"{name}: produced", sent / (warm_s + measured_s))
     batches = [p["durationMs"]["triggerExecution"] for p in seen[len(seen) // 2 :]]
     result.add(f"{name}: batch of govern", float(np.median(batches)), "ms")
-    result.add(f"{name}: age wanted at most", WANTED_MS[name], "ms")
-    result.ratio(f"{name}: age of throttle_events, p95", f"{name}: age wanted at most", 1)
 
 
 def committed_ages(table: Path, since: float, until: float) -> Any:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import time
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+MEASURED = (".", ":!benchmarks/results", ":!tests/nightly.json")
+"""What a commit is measured by: all but what measuring writes."""
 PACKAGES = ("pyspark", "delta-spark", "deltalake", "pyarrow", "numba", "numpy", "pandas")
 
 
@@ -28,20 +31,35 @@ def describe() -> dict[str, Any]:
 
 
 def _commit() -> str | None:
-    """The commit, with a mark where files are not as in it; None outside of a clone."""
+    """The commit, with a mark where files other than outcomes are not as in it; None outside of a
+    clone."""
+    commit = _git("rev-parse", "--short=8", "HEAD")
+    changed = _git("status", "--porcelain", "--untracked-files=no", "--", *MEASURED)
+    return f"{commit}-dirty" if commit and changed else commit or None
+
+
+def _git(*words: str) -> str:
     done = subprocess.run(
-        ["git", "describe", "--always", "--abbrev=8", "--dirty"],
-        cwd=Path(__file__).parent,
+        ["git", *words],
+        cwd=Path(__file__).parents[1],
         capture_output=True,
         text=True,
         check=False,
     )
-    return done.stdout.strip() or None
+    return done.stdout.strip()
 
 
 def load() -> list[float]:
     """Load averages of the last 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]
+
+
+def load_within(most: float, patience_s: float) -> float:
+    """The load of the last minute, once it is at most `most` or the time is up."""
+    until = time.monotonic() + patience_s
+    while (found := load()[0]) > most and time.monotonic() < until:
+        time.sleep(1)
+    return found
 
 
 def _cpu() -> str:

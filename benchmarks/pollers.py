@@ -25,7 +25,6 @@ from benchmarks.fleet import GROUPS, TOPICS, Answered, Fleet, FleetClient, commi
 from benchmarks.result import Result
 from benchmarks.stream import Bench
 
-POLL_S = 10.0
 """The time in which a poll of 100,000 partitions and 5,000 groups is to end."""
 MOVED = (("the first poll", 0.0), ("a poll without a change", 0.0), ("a poll, 10 % moved", 0.1))
 COMMITTED = {"the first poll": 0, "a poll without a change": None, "a poll, all groups moved": 1}
@@ -60,11 +59,6 @@ def run(bench: Bench) -> Result:
     result = Result("pollers", 0, bench.small)
     for topics in (40,) if bench.small else (2_500, 25_000):
         _simulated(bench, result, topics)
-    result.add("wanted at most", POLL_S, "s")
-    if not bench.small:
-        hundred = Fleet(2_500)
-        for name, _ in MOVED:
-            result.ratio(f"{_sized(hundred)}, {name}", "wanted at most", 1.0)
     _real(bench, result, Fleet(4 if bench.small else 250))
     return result
 

@@ -82,8 +82,8 @@ def measured(bench: Bench, name: str, events: int, turns: int) -> Result:
         result.add(about, *_with_spread(values))
         if about in held:
             result.add(f"memory, {about}", max(held[about]), "MiB")
-        result.ratio(about, FLOOR, 0.8)
-    result.ratio(ON_SPARK, ALL, 0.8)
+        result.ratio(about, FLOOR)
+    result.ratio(ON_SPARK, ALL)
     result.add(f"{ON_SPARK}, first of a session", first, "events/s")
     return result
 

@@ -63,8 +63,8 @@ def run(bench: Bench) -> Result:
         result.add(f"{LONGEST}, {name}", 100 * max(tasks_s) / sum(tasks_s), "%")
         result.add(f"{BY_CPU}, {name}", events / seconds["CPU of the busier"], "events/s")
     one, two = names.values()
-    result.ratio(two, one, 1.8)
-    result.ratio(f"{BY_CPU}, {two}", f"{BY_CPU}, {one}", 1.8)
+    result.ratio(two, one)
+    result.ratio(f"{BY_CPU}, {two}", f"{BY_CPU}, {one}")
     return result
 
 

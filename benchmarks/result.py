@@ -33,7 +33,6 @@ class Ratio:
     figure: str
     floor: str
     value: float
-    target: float | None = None
 
 
 @dataclass
@@ -61,13 +60,12 @@ class Result:
         print(f"  {name:58s} {_text(value):>12s} {unit}{between}", flush=True)
         return value
 
-    def ratio(self, figure: str, floor: str, target: float | None = None) -> float:
+    def ratio(self, figure: str, floor: str) -> float:
         """Note one figure over another."""
         value = self.value(figure) / self.value(floor)
         name = f"{figure} / {floor}"
-        self.ratios.append(Ratio(name, figure, floor, round(value, 3), target))
-        wanted = "" if target is None else f"  (target {target:g})"
-        print(f"  {name:58s} {value:12.2f}{wanted}", flush=True)
+        self.ratios.append(Ratio(name, figure, floor, round(value, 3)))
+        print(f"  {name:58s} {value:12.2f}", flush=True)
         return value
 
     def value(self, name: str) -> float:

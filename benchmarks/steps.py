@@ -38,9 +38,6 @@ always with the same state."""
 LATE_AT_MOST = 0.01
 """Share of records that come too late: what is refused does not cost what is judged costs."""
 PACK, STEPS, SHUFFLED = "pack, five jobs", "steps, five jobs", "shuffled"
-WANTED = {PACK: 1.8, STEPS: 2.5, SHUFFLED: 150}
-STEP_MS = 1
-"""CPU that a step with 100 records is wanted to take at most."""
 
 
 def run(bench: Bench) -> Result:
@@ -63,20 +60,16 @@ def run(bench: Bench) -> Result:
         (SHUFFLED, (large.bytes / large.packed.events, None), "bytes per event"),
     ):
         result.add(name, value, unit, spread)
-        result.add(f"{name}, wanted at most", WANTED[name], unit)
-        result.ratio(name, f"{name}, wanted at most", 1)
     for job in BY_DEFAULT:
         cost = [c / e for c, e in zip(large.by_job[job], large.stepped.counts, strict=True)]
         result.add(
             f"{job}, large batches", 1e6 * middle(cost[large.stepped.first :])[0], "µs per event"
         )
-    result.add("step with 100 records, wanted at most", STEP_MS, "ms")
     for job in BY_DEFAULT:
         small = _small_steps(jobs[job], busiest[job], large.lines[job], settings, bench.small)
         for number, spent in small.items():
             value, spread = middle(spent)
             result.add(f"{job}, {number:,} records", value, "ms", spread, f"{len(spent)} calls")
-        result.ratio(f"{job}, {FEW} records", "step with 100 records, wanted at most", 1)
     return result
 
 

@@ -8,6 +8,9 @@ from pathlib import Path
 import pytest
 
 from app.setup.size import COEFFICIENTS
+from benchmarks import table
+from benchmarks.__main__ import RESULTS
+from benchmarks.result import FOLDER
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -294,3 +297,15 @@ def client_quotas_and_floor() -> str:
 def test_a_page_names_the_measured_figure(page, figure):
     text = " ".join((ROOT / "docs" / page).read_text("utf-8").split())
     assert figure() in text
+
+
+def test_the_page_has_the_results_and_what_they_miss():
+    page = table.DOCUMENT.read_text("utf-8")
+    assert table.with_results(page, RESULTS) == page, "make figures"
+
+
+@pytest.mark.parametrize("name", table.aims())
+def test_an_aim_is_that_of_a_figure(name):
+    measured = (FOLDER / f"{name}.json").exists()
+    assert not measured or table.aims()[name].keys() <= figures(name).keys()
+    assert name in RESULTS
