@@ -75,10 +75,13 @@ class WebhookSink(_HttpSink):
 
 
 class AlertmanagerSink(_HttpSink):
-    """Alertmanager's API v2: firing alerts are sent repeatedly, resolved ones once."""
+    """Alertmanager's API v2: firing alerts are sent repeatedly, resolved ones once, and beside them an
+    alert that fires for as long as rules are evaluated."""
 
     type: Literal["alertmanager"]
     resend_ms: Positive = 60_000
+    expire_ms: Positive = 3_600_000
+    watchdog_ms: Positive | None = 300_000
     labels: dict[str, str] = {}
 
     _label_text = field_validator("labels", mode="before")(as_text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,14 +34,20 @@ def manager(tmp_path: Path, receiver: Receiver) -> Iterator[Alertmanager]:
         yield server
 
 
-def notified(receiver: Receiver, status: str) -> dict[str, str]:
-    """The alert that Alertmanager notified of with this status, once it has."""
+def notified(
+    receiver: Receiver, status: str, times: int = 1, alert: str | None = None
+) -> dict[str, Any]:
+    """The alert that Alertmanager notified of with this status, once it has so many times."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
-        for body in receiver.bodies():
-            for alert in body["alerts"]:
-                if alert["status"] == status:
-                    return dict(alert)
+        found = [
+            each
+            for body in receiver.bodies()
+            for each in body["alerts"]
+            if each["status"] == status and alert in (None, each["labels"]["alertname"])
+        ]
+        if len(found) >= times:
+            return dict(found[times - 1])
         assert time.monotonic() < deadline, f"nobody was told of {status}"
         time.sleep(0.05)
 
@@ -51,7 +58,12 @@ def test_an_alert_reaches_alertmanager_and_so_does_its_end(
     make_settings: Callable[..., object],
     tmp_warehouse: str,
 ) -> None:
-    sink = {"type": "alertmanager", "url": manager.url, "labels": {"fleet": "test"}}
+    sink = {
+        "type": "alertmanager",
+        "url": manager.url,
+        "labels": {"fleet": "test"},
+        "watchdog_ms": None,
+    }
     settings = make_settings(alerts={"rules": [RULE], "rule_files": [], "sinks": [sink]})
     minutes(tmp_warehouse, 0, **BUSY)
     assert alerts.check(settings) == 1
@@ -72,13 +84,35 @@ def test_an_alert_reaches_alertmanager_and_so_does_its_end(
     assert [alert["labels"]["topic"] for alert in manager.alerts()] == [OTHER]
 
 
+def test_while_nobody_evaluates_alerts_stay_and_the_watchdog_ends(
+    manager: Alertmanager,
+    receiver: Receiver,
+    make_settings: Callable[..., object],
+    tmp_warehouse: str,
+) -> None:
+    sink = {"type": "alertmanager", "url": manager.url, "resend_ms": 500, "watchdog_ms": 1}
+    settings = make_settings(
+        alerts={"interval_ms": 500, "rules": [RULE], "rule_files": [], "sinks": [sink]}
+    )
+    minutes(tmp_warehouse, 0, **BUSY)
+    assert alerts.check(settings) == 1
+    told = [notified(receiver, "firing", alert=name) for name in ("busy", "weir-watchdog")]
+    assert [each["labels"]["severity"] for each in told] == ["critical", "none"]
+    assert notified(receiver, "resolved")["labels"]["alertname"] == "weir-watchdog"
+    assert [alert["labels"]["alertname"] for alert in manager.alerts()] == ["busy"]
+    assert alerts.check(settings) == 1
+    assert notified(receiver, "resolved", times=2)["labels"]["alertname"] == "weir-watchdog"
+    names = [a["labels"]["alertname"] for body in receiver.bodies() for a in body["alerts"]]
+    assert names.count("busy") == 1, "nothing is told twice"
+
+
 def test_an_alertmanager_that_was_away_is_told_what_still_fires(
     manager: Alertmanager,
     receiver: Receiver,
     make_settings: Callable[..., object],
     tmp_warehouse: str,
 ) -> None:
-    sink = {"type": "alertmanager", "url": manager.url, "retries": 0}
+    sink = {"type": "alertmanager", "url": manager.url, "retries": 0, "watchdog_ms": None}
     settings = make_settings(alerts={"rules": [RULE], "rule_files": [], "sinks": [sink]})
     manager.stop()
     minutes(tmp_warehouse, 0, **BUSY)

@@ -28,6 +28,7 @@ from app.show.alerts.episodes import FIRING, RESOLVED
 from app.show.alerts.journal import Journal, Key, Row, key_of
 from app.tables.json_documents import Document
 from app.tables.small_files import local_path
+from app.terminal.secrets import without_secrets
 
 if TYPE_CHECKING:
     from app.config.owners import Owner
@@ -38,7 +39,7 @@ MOST_IN_ONE = 100
 """Alerts in one request."""
 ROUNDS = 4
 """So many rounds may fail before an alert expires in Alertmanager."""
-SHORTEST_LIFE_MS = 300_000
+WATCHDOG = "weir-watchdog"
 
 
 class SinkRefused(Exception):
@@ -67,6 +68,16 @@ class Delivery:
         self._names = names
         self._resent_at: dict[str, float] = {}
         self._current: dict[Key, Row] = {}
+        self._watchdog = {
+            "alert": WATCHDOG,
+            "labels": [("warehouse", without_secrets(warehouse.uri))],
+            "severity": "none",
+            "state": FIRING,
+            "since_ms": time.time_ns() // 1_000_000,
+            "summary": "Weir evaluates its alerts; where this one ends, nobody does",
+            "runbook": "docs/alerts.md",
+            "value": None,
+        }
 
     def deliver(self, stopping: threading.Event, current: Sequence[Row] = ()) -> list[str]:
         """One round over all sinks in parallel; the errors, a line each.
@@ -99,19 +110,7 @@ class Delivery:
                     taken = self.note(sink, taken, part[-1]["number"])
             else:
                 for rows in _parts(self._for_alertmanager(sink, changes)):
-                    post(
-                        sink,
-                        [
-                            _alert(
-                                sink,
-                                row,
-                                self._life_ms(sink),
-                                owner_in(self._warehouse.owners, row),
-                            )
-                            for row in rows
-                        ],
-                        stopping,
-                    )
+                    post(sink, [self._alert(sink, row) for row in rows], stopping)
                     self._resent_at[sink.identity] = time.monotonic()
             self.note(sink, taken, self._journal.number)
         except Exception as error:  # noqa: BLE001 - the other sinks are served
@@ -149,7 +148,8 @@ class Delivery:
         ]
 
     def _for_alertmanager(self, sink: AlertmanagerSink, changes: Sequence[Row]) -> list[Row]:
-        """Firing alerts, if a resend is due or there is a change; and alerts that have ended."""
+        """Firing alerts, if a resend is due or there is a change; alerts that have ended; and the one
+        that fires for as long as somebody evaluates."""
         passed_s = time.monotonic() - self._resent_at.get(sink.identity, float("-inf"))
         if not changes and passed_s * 1000 < sink.resend_ms:
             return []
@@ -162,17 +162,19 @@ class Delivery:
             for row in changes
             if (before := self._journal.risen.get(key_of(row))) is not None
         ]
-        return [*firing, *risen, *(row for row in ended.values() if row["state"] == RESOLVED)]
+        over = [row for row in ended.values() if row["state"] == RESOLVED]
+        return [*firing, *risen, *over, *([self._watchdog] if sink.watchdog_ms else [])]
 
     def _as_it_stands(self, row: Row) -> Row:
         """A recorded alert with its current value and summary; the record has the first ones."""
         now = self._current.get(key_of(row), row)
         return {**row, "value": now["value"], "summary": now["summary"]}
 
-    def _life_ms(self, sink: AlertmanagerSink) -> int:
-        """How long Alertmanager keeps an alert that is not sent again."""
-        longest = max(self._alerts.interval_ms or 0, sink.resend_ms)
-        return max(ROUNDS * longest, SHORTEST_LIFE_MS)
+    def _alert(self, sink: AlertmanagerSink, row: Row) -> dict[str, Any]:
+        """A row for Alertmanager, with how long it keeps one that is not sent again."""
+        kept_ms = sink.watchdog_ms if row["alert"] == WATCHDOG else sink.expire_ms
+        life_ms = max(ROUNDS * max(self._alerts.interval_ms or 0, sink.resend_ms), kept_ms or 0)
+        return _alert(sink, row, life_ms, owner_in(self._warehouse.owners, row))
 
     @contextmanager
     def alone(self) -> Iterator[bool]:

@@ -22,6 +22,8 @@ from tests.support.sinks import BUSY, RULE, evaluator_of, minutes, states
 from tests.support.throttle_rows import OTHER, START_MS, TOPIC
 from tests.unit.show.alerts.receiver import receiving
 
+SILENT = {"watchdog_ms": None}
+
 
 @pytest.fixture
 def receiver(monkeypatch):
@@ -234,7 +236,7 @@ def test_the_owner_of_the_topic_goes_with_the_alert(receiver, make_settings, tmp
                     "rule_files": [],
                     "sinks": [
                         {"type": "webhook", "url": f"{receiver.url}/hook"},
-                        {"type": "alertmanager", "url": f"{receiver.url}/am"},
+                        {"type": "alertmanager", "url": f"{receiver.url}/am", **SILENT},
                     ],
                 },
             )
@@ -263,7 +265,12 @@ def test_many_changes_are_sent_in_portions(receiver, evaluator, tmp_warehouse, m
 def test_alertmanager_hears_again_of_what_fires_and_once_of_what_is_resolved(
     receiver, evaluator, tmp_warehouse
 ):
-    sink = {"type": "alertmanager", "url": f"{receiver.url}/am/", "labels": {"fleet": "f"}}
+    sink = {
+        "type": "alertmanager",
+        "url": f"{receiver.url}/am/",
+        "labels": {"fleet": "f"},
+        **SILENT,
+    }
     minutes(tmp_warehouse, 0, **BUSY)
     minutes(tmp_warehouse, 0, topic=OTHER, **BUSY)
     one = evaluator(sink)
@@ -303,9 +310,36 @@ def test_alertmanager_hears_again_of_what_fires_and_once_of_what_is_resolved(
     assert [a["labels"]["topic"] for a in receiver.bodies()[-1]] == [OTHER]
 
 
+def test_alertmanager_keeps_alerts_while_nobody_evaluates_and_is_told_of_that(
+    receiver, evaluator, tmp_warehouse
+):
+    sink = {"type": "alertmanager", "url": receiver.url, "labels": {"fleet": "f"}}
+    minutes(tmp_warehouse, 0, **BUSY)
+    before = time.time()
+    go(evaluator(sink))
+    (body,) = receiver.bodies()
+    alert, watchdog = body
+    life = {
+        a["labels"]["alertname"]: datetime.fromisoformat(a["endsAt"]).timestamp() - before
+        for a in body
+    }
+    assert 3600 <= life["busy"] < 3660 and 300 <= life["weir-watchdog"] < 360
+    assert watchdog["labels"] == {
+        "alertname": "weir-watchdog",
+        "severity": "none",
+        "warehouse": tmp_warehouse,
+        "fleet": "f",
+    }
+    minutes(tmp_warehouse, 1)
+    go(evaluator({**sink, "resend_ms": 1_000_000, "expire_ms": 1}))
+    ended, watchdog = receiver.bodies()[-1]
+    assert ended["labels"] == alert["labels"] and ended["endsAt"] < "2024"
+    assert datetime.fromisoformat(watchdog["endsAt"]).timestamp() - before >= 4000
+
+
 def test_alertmanager_receives_the_current_value(receiver, evaluator, tmp_warehouse):
     minutes(tmp_warehouse, 0, messages=1060)
-    one = evaluator({"type": "alertmanager", "url": receiver.url, "resend_ms": 1})
+    one = evaluator({"type": "alertmanager", "url": receiver.url, "resend_ms": 1, **SILENT})
     go(one)
     minutes(tmp_warehouse, 1, messages=2040)
     (checked,) = go(one).firing
@@ -326,7 +360,7 @@ def test_an_alert_that_rises_ends_its_lower_severity_at_alertmanager(
 ):
     severity = "if(messages > 2000, 'critical', 'warning') AS severity"
     sql = RULE["sql"].replace("cluster, topic,", f"cluster, topic, {severity},")
-    sink = {"type": "alertmanager", "url": receiver.url}
+    sink = {"type": "alertmanager", "url": receiver.url, **SILENT}
     one = evaluator(sink, rules=[{**RULE, "sql": sql, "severity": "info"}])
     minutes(tmp_warehouse, 0, messages=1060)
     go(one)
