@@ -1099,8 +1099,8 @@ def _command() -> Any:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; exit code 0 done, 1 findings, 2 user error, 3 internal error,
-    130 Ctrl-C, 143 SIGTERM."""
+    """Run one command; exit code 0 done, 1 findings, 2 user error, 3 internal error, 75 something does
+    not answer, 130 Ctrl-C, 143 SIGTERM."""
     arguments = sys.argv[1:] if arguments is None else arguments
     debug = "--debug" in arguments
     # The switch works anywhere on the line, also after the command.
@@ -1121,7 +1121,7 @@ def main(arguments: list[str] | None = None) -> int:
     except CheckFound as found:
         return _say(str(found), 1, debug)
     except UserError as error:
-        return _say(f"weir: {error}", 2, debug)
+        return _say(f"weir: {error}", error.exit_code, debug)
     except BrokenPipeError:
         # The reader (`| head`) has closed the pipe; nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

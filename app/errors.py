@@ -13,6 +13,8 @@ class UserError(Exception):
     `problems` lists every mistake where there can be several; the message shows the first.
     """
 
+    exit_code = 2
+
     def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.problems: tuple[str, ...] = tuple(problems) or (message,)
@@ -23,6 +25,13 @@ class UserError(Exception):
         rest = len(problems) - 1
         more = f"\n{rest} more mistake{'s' if rest > 1 else ''}: {hint}" if rest else ""
         return cls(problems[0] + more, problems)
+
+
+class NotNow(UserError):
+    """What may pass without a hand, as a server that does not answer: exit code 75, EX_TEMPFAIL of the
+    system, after which a service is started again."""
+
+    exit_code = 75
 
 
 class LastingError(UserError):

@@ -24,6 +24,7 @@ from tests.support.servers.process import free_ports
 
 ROOT = Path(__file__).resolve().parents[1]
 FLOOR, START = "floor: Python with pydantic and yaml", "floor: a Spark session"
+AWAY = "a broker that is not there"
 SESSION = """
 from app.config.settings import load_settings
 from app.run.session import build_session
@@ -54,7 +55,7 @@ def _refusals(result: Result, folder: Path, repeats: int) -> None:
         "an unknown option": ["run", "--confg", "x"],
         "a configuration that is missing": ["run", "--config", str(folder / "none.yaml")],
         "a mistake in a configuration": ["run", "--config", str(bad)],
-        "a broker that is not there": ["run", "--config", str(away)],
+        AWAY: ["run", "--config", str(away)],
     }
     value, spread = middle(
         [_seconds([sys.executable, "-c", "import pydantic, yaml"], 0) for _ in range(repeats)]
@@ -62,7 +63,8 @@ def _refusals(result: Result, folder: Path, repeats: int) -> None:
     result.add(FLOOR, value, "s", spread)
     for name, words in commands.items():
         command = [str(ROOT / "spark-submit.sh"), *words]
-        value, spread = middle([_seconds(command, 2) for _ in range(repeats)])
+        code = 75 if name == AWAY else 2
+        value, spread = middle([_seconds(command, code) for _ in range(repeats)])
         result.add(f"refused: {name}", value, "s", spread)
         result.ratio(f"refused: {name}", FLOOR)
 

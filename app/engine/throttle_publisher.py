@@ -113,7 +113,7 @@ def check(feed: ThrottleFeedSettings) -> None:
         found = topics(options)
     except Unreachable as error:
         how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
-        raise UserError(
+        raise error.of_user(
             f"Kafka {how} {error}\n"
             "throttle_feed.options: kafka.bootstrap.servers and the kafka.* security options "
             "decide this"

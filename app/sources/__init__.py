@@ -22,7 +22,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from app.errors import UserError
+from app.errors import NotNow, UserError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +85,8 @@ def check_all(settings: Settings) -> None:
                 raise
             failed.append(error)
     if failed and len(failed) == len(settings.feeds):
-        raise failed[0]
+        # with what may answer later the run can begin
+        raise next((each for each in failed if isinstance(each, NotNow)), failed[0])
 
 
 def notes(settings: Settings) -> list[str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import NamedTuple
 
+from app.errors import NotNow, UserError
 from app.plain_text import is_digits
 
 SECONDS = 5.0
@@ -30,9 +31,15 @@ Ask = Callable[[str, float], None]
 class Unreachable(Exception):
     """No server answered; the message has the addresses and the reasons."""
 
+    of_user: type[UserError] = NotNow
+    """The error that a command ends with."""
+
 
 class WrongAnswer(Unreachable):
-    """Something answers that the options of the client do not fit: it must not connect."""
+    """Something answers that the options of the client do not fit, or an address is none: it must not
+    connect."""
+
+    of_user = UserError
 
 
 class BrokenOff(Exception):
@@ -104,7 +111,7 @@ def _error(asked: Future[None]) -> Unreachable | None:
     except Unreachable as error:
         return error
     except ValueError:
-        return Unreachable("is not host:port")
+        return WrongAnswer("is not host:port")
     except BrokenOff:
         return Unreachable("closes the connection without an answer")
     except TimeoutError:

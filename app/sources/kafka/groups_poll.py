@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
-from app.errors import UserError
+from app.errors import NotNow, UserError
 from app.sources.kafka.groups_client import GroupsClient
 from app.sources.kafka.offsets import (
     CONSUMER,
@@ -115,7 +115,7 @@ class GroupPoller(Polling):
                 (), (), self._client.deadline_in(2 * self._settings.timeout_ms / 1000)
             )
         except Unanswered as error:
-            raise UserError(f"{WHERE}: {servers}: {error}\n{HINT}") from None
+            raise NotNow(f"{WHERE}: {servers}: {error}\n{HINT}") from None
         some = bool(answers.logs and (answers.committed or answers.states))
         if self._settings.retention_as_quota:
             some = some and bool(answers.settings)

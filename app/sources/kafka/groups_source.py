@@ -32,7 +32,7 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
         try:
             answering(groups(feed).client_options())
         except Unreachable as error:
-            raise UserError(f"{WHERE}: {error}\noptions and timeout_ms decide this") from None
+            raise error.of_user(f"{WHERE}: {error}\noptions and timeout_ms decide this") from None
         if may_start():  # else the driver asks, which has a JVM
             asked.check()
 

@@ -116,7 +116,7 @@ def require(options: Mapping[str, str]) -> None:
     try:
         topics(options)
     except Unreachable as error:
-        raise UserError(f"source.options: {error}\nthe kafka.* options decide this") from None
+        raise error.of_user(f"source.options: {error}\nthe kafka.* options decide this") from None
 
 
 def of_client(options: Mapping[str, str]) -> dict[str, str]:

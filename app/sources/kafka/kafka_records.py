@@ -48,7 +48,7 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
         found = topics(options)
     except Unreachable as error:
         how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
-        raise UserError(
+        raise error.of_user(
             f"Kafka {how} {error}\n"
             "source.options: kafka.bootstrap.servers and the kafka.* security options decide this"
         ) from None

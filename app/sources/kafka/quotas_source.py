@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from app.config.kafka_quotas import WHERE, mapping_of
 from app.config.shipped import shipped
-from app.errors import UserError
+from app.errors import NotNow
 from app.sources import polled
 from app.sources.kafka.exported_rates import ExportedRates
 from app.sources.kafka.kafka_probe import of_client, require
@@ -43,7 +43,7 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
         except Unanswered as error:
             failed.append(f"{WHERE}.exporters.{broker}: {error}")
     if failed:
-        raise UserError(f"{failed[0]}\nits address and timeout_ms decide this")
+        raise NotNow(f"{failed[0]}\nits address and timeout_ms decide this")
 
 
 def measured(feed: SourceSettings) -> str:

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import quote
 
 from app.config.pulsar_admin import WHERE, PulsarAdminSettings
-from app.errors import UserError
+from app.errors import NotNow, UserError
 from app.sources.polling import Begun, Polling, Report, Unanswered, noted
 from app.sources.pulsar.admin_client import (
     AdminClient,
@@ -105,7 +105,9 @@ class AdminPoller(Polling):
         if problems:
             where = ", ".join(self._settings.url)
             known = problems[0].startswith(WHERE)
-            raise UserError(problems[0] if known else f"{WHERE}: {where}: {problems[0]}\n{HINT}")
+            if known:
+                raise UserError(problems[0])
+            raise NotNow(f"{WHERE}: {where}: {problems[0]}\n{HINT}")
         return note
 
     def _poll(self, begun: Begun, report: Report) -> Path | None:

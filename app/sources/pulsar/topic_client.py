@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from app.config.pulsar import topic_names
-from app.errors import UserError
+from app.errors import NotNow, UserError
 from app.sources.ports import Unreachable, WrongAnswer, refuse_wrong
 from app.sources.pulsar.pulsar_port import brokers
 
@@ -89,7 +89,7 @@ def check(options: Options, timeout_ms: int) -> dict[str, int]:
         brokers(address)
     except Unreachable as error:
         how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
-        raise UserError(
+        raise error.of_user(
             f"Pulsar {how} {error}\n"
             "source.options: serviceUrl, token and the tls* options decide this"
         ) from None
@@ -119,7 +119,7 @@ def refused(error: Exception, address: str, topic: str) -> UserError:
         return UserError(
             f"Pulsar refuses this user at {address}, topic {topic}: {kind}\n{SECURITY}"
         )
-    return UserError(
+    return NotNow(
         f"Pulsar does not answer at {address}: {reason(error)}\n"
         "source.options: serviceUrl, token and the tls* options decide this"
     )

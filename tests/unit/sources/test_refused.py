@@ -15,11 +15,11 @@ from app import sources
 from app.config.settings import Settings
 from app.config.throttle_feed import ThrottleFeedSettings
 from app.engine import throttle_publisher
-from app.errors import UserError
+from app.errors import NotNow, UserError
 from app.sources.kafka.kafka_probe import topics
 from app.sources.kafka.kafka_records import chosen
 from app.sources.ports import Unreachable, knock
-from tests.support.servers.kafka_port import kafka, port
+from tests.support.servers.kafka_port import kafka, port, says
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -169,8 +169,46 @@ def test_a_port_that_refuses_is_told_by_its_first_answer(
             }
         },
     }[form]
-    first = refusal(make_settings(source={"format": form, **source}))[0]
+    settings = make_settings(source={"format": form, **source})
+    first = refusal(settings)[0]
     assert closed in first and first.endswith("Connection refused"), first
+    with pytest.raises(NotNow):  # it may answer later: a service starts again
+        sources.check_all(settings)
+
+
+@pytest.mark.parametrize(
+    ("servers", "kind"),
+    [
+        (["127.0.0.1:1"], NotNow),
+        (["no-port"], UserError),
+        (["no-port", "127.0.0.1:1"], NotNow),
+        (["no-port", "other:99999"], UserError),
+    ],
+)
+def test_what_only_a_person_can_mend_is_told_from_what_may_pass(
+    make_settings: MakeSettings, servers: list[str], kind: type[UserError]
+) -> None:
+    clusters = [
+        {
+            "format": "kafka_groups",
+            "cluster": f"c{n}",
+            "options": {"kafka.bootstrap.servers": server},
+        }
+        for n, server in enumerate(servers)
+    ]
+    settings = make_settings(source=clusters)
+    with pytest.raises(UserError) as refused:
+        sources.check_all(settings)
+    assert type(refused.value) is kind and refused.value.exit_code == (75 if kind is NotNow else 2)
+
+
+def test_a_server_with_another_protocol_is_no_matter_of_time(make_settings: MakeSettings) -> None:
+    with port(says(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as opened:
+        options = {"kafka.bootstrap.servers": opened.server, "subscribe": "t"}
+        settings = make_settings(source={"format": "kafka", "options": options})
+        with pytest.raises(UserError) as refused:
+            sources.check_all(settings)
+    assert type(refused.value) is UserError
 
 
 @pytest.mark.parametrize(
