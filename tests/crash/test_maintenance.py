@@ -15,7 +15,7 @@ from pathlib import Path
 from deltalake import DeltaTable
 
 from app.config.settings import Settings
-from app.run.maintenance import retention
+from app.tables import retained
 from tests.support.effort import examples
 from tests.unit.run.maintenance.tables import fill, plain
 
@@ -55,7 +55,7 @@ def more(settings: Settings, round_: int) -> None:
     for name in TABLES:
         fill(settings, name, range(9 * round_, 9 * round_ + 9))
     # a retention that was applied is due again
-    Path(settings.warehouse, retention.DONE).unlink(missing_ok=True)
+    Path(settings.warehouse, retained.DONE).unlink(missing_ok=True)
     orphan = Path(settings.warehouse, TABLES[0], f"part-{round_}-orphan.parquet")
     orphan.write_bytes(b"half")
     os.utime(orphan, (time.time() - OLD_S,) * 2)

@@ -20,16 +20,13 @@ from app.run.maintenance.opened import Opened, clock_of
 from app.run.maintenance.rewriting import Rewriter
 from app.tables.data_files import DataFile, data_files
 from app.tables.definitions import TABLES
-from app.tables.json_documents import Document
+from app.tables.retained import DONE, REMOVED
 from state.engine.payloads import RELEASES
 
 if TYPE_CHECKING:
     from app.config.location import Location
     from app.config.maintenance import MaintenanceSettings
 
-DONE = "_weir/maintenance.json"
-"""The midnight up to which each rule has been applied."""
-_DONE: Document[dict[str, int]] = Document(dict[str, int])
 NEVER = (STAGED, RELEASES)
 """Tables whose rows are removed when no message needs them."""
 KEPT = {
@@ -77,7 +74,7 @@ class RetentionRules:
     def __init__(self, warehouse: Location, maintenance: MaintenanceSettings, now_ms: int) -> None:
         self._warehouse, self._maintenance = warehouse, maintenance
         self._now_ms = now_ms
-        self._done = _DONE.usable(warehouse, DONE) or {}
+        self._done = REMOVED.usable(warehouse, DONE) or {}
 
     def apply(self, opened: Opened, dry_run: bool) -> int:
         """Remove rows that are too old from a table; returns their number."""
@@ -95,7 +92,7 @@ class RetentionRules:
                 gone.append(cut.old)
             if whole and not dry_run:
                 self._done[key] = before_ms
-                _DONE.keep(self._warehouse, DONE, self._done)
+                REMOVED.keep(self._warehouse, DONE, self._done)
         return left
 
 

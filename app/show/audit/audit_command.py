@@ -18,10 +18,12 @@ from app.errors import UserError, did_you_mean
 from app.read.relations import ANY_ORDER, Warehouse, connect_to
 from app.show.audit.audit_pages import write_pages
 from app.show.audit.checks import AuditCheck
+from app.show.audit.record_suites import archived
 from app.show.audit.snapshot import committed
 from app.show.audit.suites import ACROSS, SUITES
 from app.tables.definitions import TABLES
 from app.tables.manifest import load as load_manifest
+from app.tables.retained import whole_from_ms
 from app.tables.time_travel import rows_changed_in
 from app.tables.writable import append
 from app.terminal.printable import say
@@ -138,7 +140,7 @@ class _Audits:
         delta = self._opened[table]
         assert delta is not None
         schema = pa.schema(delta.schema().to_arrow())
-        return audit(self._connection, table, schema, checks_of(table))
+        return audit(self._connection, table, schema, checks_of(table, self._warehouse))
 
     def __enter__(self) -> _Audits:
         return self
@@ -148,14 +150,15 @@ class _Audits:
             self._connection.close()
 
 
-def checks_of(table: str) -> list[AuditCheck]:
+def checks_of(table: str, warehouse: Location) -> list[AuditCheck]:
     """Every check of a table, those across tables last."""
-    return [*SUITES[table], *ACROSS.get(table, [])]
+    whole = [archived(whole_from_ms(warehouse, table))] if table == "events" else []
+    return [*SUITES[table], *ACROSS.get(table, []), *whole]
 
 
 def _inputs(table: str, opened: Mapping[str, DeltaTable | None], warehouse: Warehouse) -> str:
     """A hash of all that the results of a table follow from."""
-    checks = checks_of(table)
+    checks = checks_of(table, warehouse)
     read = sorted({table, *(name for check in checks for name in check.reads)})
     versions = [(name, _version_of_rows(warehouse, name, opened[name])) for name in read]
     return hashlib.sha256(repr((versions, checks)).encode()).hexdigest()[:16]

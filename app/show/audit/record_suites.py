@@ -6,16 +6,40 @@ from app.contract.rules import CODES
 from app.show.audit.checks import (
     AuditCheck,
     between,
+    no_rows,
     not_negative,
     not_null,
     rows_that,
     suite,
     values,
 )
-from state.events import DUPLICATE, KINDS, TOO_LATE
+from app.sources.clocks import LATEST_MS
+from state.events import DUPLICATE, EVERY_BROKER, KINDS, TOO_LATE
 from state.jobs import JOBS
 
 DAY_MS = 86_400_000
+_ARCHIVED = """
+WITH counted AS (
+  SELECT cluster, broker, minute_ms, sum(received - quarantined) AS counted FROM coverage_counts
+  WHERE minute_ms > 0 AND minute_ms >= {since_ms} GROUP BY ALL
+), kept AS (
+  SELECT cluster, broker, ts_wall_ms - ts_wall_ms % 60000 AS minute_ms, count(*) AS archived
+  FROM {batch} WHERE ts_wall_ms >= greatest({since_ms}, 60000) AND ts_wall_ms <= {latest_ms}
+    AND broker <> '{every}' GROUP BY ALL
+)
+SELECT cluster, broker, minute_ms, counted, coalesce(archived, 0) AS archived
+FROM counted LEFT JOIN kept USING (cluster, broker, minute_ms)
+WHERE counted <> coalesce(archived, 0)
+"""
+
+
+def archived(since_ms: int) -> AuditCheck:
+    """As many records are in the archive as were counted when they were read, from a time on."""
+    sql = _ARCHIVED.format(
+        batch="{batch}", since_ms=since_ms, latest_ms=LATEST_MS, every=EVERY_BROKER
+    )
+    return no_rows("every record that was read is archived or quarantined", sql, "coverage_counts")
+
 
 SUITES: dict[str, list[AuditCheck]] = {
     "events": suite(

@@ -14,7 +14,7 @@ from app.run.maintenance import retention
 from app.show.metrics import check_durations, health
 from app.show.reconcile import comparing
 from app.show.reconcile.scrape import Scrape
-from app.tables import last_configuration
+from app.tables import last_configuration, retained
 from app.tables.json_documents import Document
 from app.tables.small_files import RECONCILE, Damaged
 
@@ -31,7 +31,7 @@ DAMAGED = (
 READERS: dict[str, Callable[[Settings], Any]] = {
     last_configuration.NAME: lambda settings: last_configuration.load(settings.location),
     f"{health.FOLDER}/govern.json": lambda settings: list(health.samples(settings.location)),
-    retention.DONE: lambda settings: (
+    retained.DONE: lambda settings: (
         retention.RetentionRules(settings.location, settings.maintenance, 0) and None
     ),
     RECONCILE: lambda settings: (

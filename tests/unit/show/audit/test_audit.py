@@ -65,7 +65,8 @@ def failed(rows):
 
 
 def test_a_sound_warehouse_passes_and_every_result_is_kept(sound, capsys):
-    checks = {name: len(checks_of(name)) for name in ("throttle_events", "topic_throttle_stats")}
+    tables = ("throttle_events", "topic_throttle_stats")
+    checks = {name: len(checks_of(name, Warehouse(sound))) for name in tables}
     printed = "".join(f"{table}: {n} of {n} expectations hold\n" for table, n in checks.items())
     assert quality(capsys, sound) == (0, printed, "")
     kept = results(sound)
@@ -236,11 +237,11 @@ def test_every_table_has_a_suite_of_its_definition():
             assert {"ExpectCompoundColumnsToBeUnique", "ExpectColumnValuesToNotBeNull"} <= kinds
 
 
-def test_every_check_can_be_asked_of_empty_tables():
+def test_every_check_can_be_asked_of_empty_tables(tmp_warehouse):
     with duckdb.connect() as connection:
         add_functions(connection)
         for name, table in TABLES.items():
             connection.register(name, table.schema.empty_table())
         for name, table in TABLES.items():
-            found = audit(connection, name, table.schema, checks_of(name))
+            found = audit(connection, name, table.schema, checks_of(name, Warehouse(tmp_warehouse)))
             assert [r["expectation"] for r in found if not r["success"]] == [], name
