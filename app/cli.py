@@ -377,6 +377,15 @@ def query(
         str | None, Option(help="What a ready question's rows are about: --param by=VALUE.")
     ] = None,
     every: Annotated[bool, Option("--all", help="List all ready questions.")] = False,
+    since: Annotated[
+        str | None, Option(help="From this time on: --param since=TIME of a ready question.")
+    ] = None,
+    until: Annotated[
+        str | None, Option(help="Before this time: --param until=TIME of a ready question.")
+    ] = None,
+    wide: Annotated[
+        bool, Option("--wide", help="Show all columns of a ready question's answer.")
+    ] = False,
     statement: Annotated[bool, Option("--sql", help="Print the SQL of a ready question.")] = False,
     as_json: Json = False,
     csv: Annotated[bool, Option("--csv", help="Answer as CSV.")] = False,
@@ -414,7 +423,8 @@ def query(
     timeout_ms = None if timeout is None else _duration(timeout, "--timeout")
     memory_bytes = None if memory is None else _memory(memory)
     as_of_ms, settings = _moment(as_of, "--as-of"), _settings(config, warehouse)
-    params = [*(param or []), *([] if by is None else [f"by={by}"])]
+    named = {"by": by, "since": since, "until": until}
+    params = [*(param or []), *(f"{name}={text}" for name, text in named.items() if text)]
     if statement:
         return print_statement(sql, params)
     return run_query(
@@ -426,6 +436,7 @@ def query(
         AnswerLimits(timeout_ms, memory_bytes),
         rows,
         cluster,
+        wide,
     )
 
 

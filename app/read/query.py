@@ -91,18 +91,19 @@ def query(
     limits: AnswerLimits | None = None,
     rows: int | None = None,
     cluster: str | None = None,
+    wide: bool = False,
 ) -> int:
     """Answer a ready question, or one reading statement over the tables and views; returns 0.
 
     It ends at once at a signal or at its limits. With `cluster` tables have only its rows. `rows` is
-    the number of rows to show. Without it JSON and CSV have all rows, and a printed table reports
-    the number of omitted ones.
+    the number of rows to show, and a `wide` answer has all columns. Without `rows` JSON and CSV have all
+    rows, and a printed table reports the number of omitted ones.
     """
     timeout_ms, memory_bytes = limits or AnswerLimits()
     with stoppable(timeout_ms):
         warehouse = Warehouse.of(settings.location, settings.owners).of_cluster(cluster)
         return _query(
-            warehouse, sql, output, as_of_ms, params, memory_bytes or default_bytes(), rows
+            warehouse, sql, output, as_of_ms, params, memory_bytes or default_bytes(), rows, wide
         )
 
 
@@ -114,6 +115,7 @@ def _query(
     params: Sequence[str],
     memory_bytes: int,
     shown_rows: int | None,
+    wide: bool,
 ) -> int:
     question = QUESTIONS.get(sql.strip())
     values: dict[str, Any] = {}
@@ -150,6 +152,7 @@ def _query(
                     if question is None
                     else partial(_reason, warehouse, question, bool(params)),
                     units={} if question is None else question.units,
+                    first=None if question is None or wide else question.first,
                 )
             else:
                 WRITERS[output](names, islice(found, shown_rows), sys.stdout)

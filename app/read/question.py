@@ -80,6 +80,8 @@ class Question:
     """Its place in lists of questions, before the order of the jobs."""
     usual: bool = False
     """Whether it is among those that are listed first."""
+    first: tuple[str, ...] = ()
+    """The columns that a printed answer has, without --wide; by default the first ones."""
     units: Mapping[str, str] = field(default_factory=dict)
     """Units of columns whose names do not tell them, as in `app.terminal.amounts`, or the column that
     has the kind of quota whose unit it is."""

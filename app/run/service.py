@@ -22,6 +22,7 @@ from app.engine.policy_watch import Origin, PolicyWatch
 from app.errors import UserError
 from app.run import integrity
 from app.run.clock_watch import ClockWatch
+from app.run.cluster import is_cluster
 from app.run.failures import (
     ArchiveBlocked,
     BeginsLater,
@@ -145,7 +146,9 @@ def _with_spark(
     stopping = Stopping()
     with stoppable():
         spark = build_session(
-            settings.model_copy(update=manifest.numbers(settings.location)), "weir"
+            settings.model_copy(update=manifest.numbers(settings.location)),
+            "weir",
+            warn=progress.warn,
         )
     try:
         with stoppable():
@@ -173,6 +176,8 @@ def _with_spark(
             for note in (*made.notes(), *sources.notes(settings)):
                 progress.say(note)
             settings = settings.model_copy(update=manifest.numbers(settings.location))
+            if is_cluster(spark):
+                _tell_cores(spark, settings, progress)
             Service(
                 spark, settings, made.queries, available_now, stopping, progress, origin, drain
             ).work()
@@ -181,6 +186,17 @@ def _with_spark(
             with stoppable():
                 stop_session(spark)
     return stopping.asked
+
+
+def _tell_cores(spark: SparkSession, settings: Settings, progress: Progress) -> None:
+    """Say what a cluster has, and whether the warehouse, which keeps its numbers, fits it."""
+    cores, partitions = spark.sparkContext.defaultParallelism, settings.partitions or 0
+    progress.say(f"{cores} cores of the cluster, {partitions} partitions, {settings.shards} shards")
+    if not cores <= 2 * partitions <= 8 * cores:
+        progress.warn(
+            f"the state of the warehouse is in {partitions} partitions, each the work of one core of"
+            f" {cores}; begin {manifest.filled_anew(settings.location)} with partitions: {cores}"
+        )
 
 
 class Service:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
 from app.config.shipped import ROOT
 from app.jvm import own_confs
+from app.run.cluster import await_cores
+from app.terminal.printable import say
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,11 +75,18 @@ PREFERRED = {
 """Confs that affect only speed: `--conf` and the cluster's own settings take precedence."""
 
 
-def build_session(settings: Settings, app_name: str, *, master: str | None = None) -> SparkSession:
+def build_session(
+    settings: Settings,
+    app_name: str,
+    *,
+    master: str | None = None,
+    warn: Callable[[str], None] | None = None,
+) -> SparkSession:
     """The Spark session of this process, with Delta, UTC and the state store that Weir needs.
 
     Under spark-submit master, jars and environment come from its command line. Without it (tests,
-    notebooks) `master` is local[2] unless given, and the session resolves its jars itself.
+    notebooks) `master` is local[2] unless given, and the session resolves its jars itself. A cluster is
+    waited for until it has executors: their cores decide the partitions of a new warehouse.
     """
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -106,11 +116,16 @@ def build_session(settings: Settings, app_name: str, *, master: str | None = Non
     if threading.current_thread() is threading.main_thread():
         # Spark's own handler asks the JVM, which a Ctrl-C may have ended already.
         signal.signal(signal.SIGINT, earlier)
-    partitions = settings.partitions or spark.sparkContext.defaultParallelism
+    cores = await_cores(spark, settings.partitions is None, warn or _warn)
+    partitions = settings.partitions or cores
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     if spark.conf.get("spark.python.daemon.module", None) == DAEMON:
         threading.Thread(target=_start_daemon, args=(spark,), name=OF_DAEMON).start()
     return spark
+
+
+def _warn(text: str) -> None:
+    say(f"weir: {text}", file=sys.stderr, flush=True)
 
 
 def _start_daemon(spark: SparkSession) -> None:

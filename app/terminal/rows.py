@@ -25,6 +25,8 @@ SHOWN_ROWS = 200
 """Rows of a printed table; JSON and CSV have all."""
 COUNTED_ROWS = 1000
 """Rows that are counted beyond the printed ones before the count stops."""
+SHOWN_COLUMNS = 8
+"""Columns of a printed answer to a ready question."""
 LEAST_TEXT = 24
 """Least width of a wrapped last column on a terminal."""
 
@@ -88,6 +90,7 @@ def write_table(
     more: str = "--rows N shows more",
     reason: Callable[[], str] | None = None,
     units: Mapping[str, str] = MappingProxyType({}),
+    first: Sequence[str] | None = None,
 ) -> None:
     """Print aligned columns, numbers to the right, of at most `shown_rows` rows (None: all).
 
@@ -96,6 +99,9 @@ def write_table(
     there. Columns in which no row has a value are named below. The number of rows follows, with
     `more`, or the `reason` why there are none. On a terminal a table that is too wide has its last
     column wrapped, or one column per line.
+
+    With `first` SHOWN_COLUMNS at most are printed, those that it names (empty: the first ones), as far
+    as a terminal has room for them; the others are named below.
     """
     kept: list[Sequence[Any]] = []
     beyond = 0
@@ -115,10 +121,15 @@ def write_table(
     ]
     empty = [bool(kept) and all(row[i] is None for row in kept) for i in range(len(names))]
     filled = [i for i, none in enumerate(empty) if not none] or range(len(names))
-    headings, *lines = ([line[i] for i in filled] for line in (_headings(names, in_units), *cells))
-    for line in _laid_out(headings, lines, [numbers[i] for i in filled], _width(out)):
+    table = [_headings(names, in_units), *cells]
+    shown = filled if first is None else _chosen(names, table, filled, first, _width(out))
+    headings, *lines = ([line[i] for i in shown] for line in table)
+    for line in _laid_out(headings, lines, [numbers[i] for i in shown], _width(out)):
         out.write(line.rstrip() + "\n")
-    if len(filled) < len(names):
+    left = [names[i] for i in filled if i not in shown]
+    if left and kept:
+        out.write(f"--wide shows {', '.join(left)}\n")
+    elif not left and len(filled) < len(names):
         out.write(f"without a value: {', '.join(compress(names, empty))}\n")
     if beyond:
         total = len(kept) + beyond
@@ -127,6 +138,25 @@ def write_table(
     elif not kept:
         why = reason() if reason is not None else ""
         out.write(f"no rows: {why}\n" if why else "no rows\n")
+
+
+def _chosen(
+    names: Sequence[str],
+    table: Sequence[Sequence[str]],
+    filled: Sequence[int],
+    first: Sequence[str],
+    width: int | None,
+) -> Sequence[int]:
+    """The columns that are shown of those with a value: the first ones, as many as fit."""
+    wanted = [i for i in filled if names[i] in first] or filled
+    shown = list(wanted[:SHOWN_COLUMNS])
+    while width is not None and len(shown) > 1:
+        widths = [max(len(line[i]) for line in table) + 2 for i in shown]
+        # the last one is wrapped
+        if sum(widths[:-1]) + min(widths[-1], LEAST_TEXT) <= width:
+            break
+        shown.pop()
+    return shown
 
 
 def _units(

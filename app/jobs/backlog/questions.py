@@ -115,6 +115,16 @@ QUESTIONS = (
         ("backlog_checks",),
         _NEAR_QUOTA,
         (ROWS,),
+        first=(
+            "cluster",
+            "topic",
+            "usage",
+            "quota",
+            "backlog_bytes",
+            "age_s",
+            "oldest_subscription",
+            "exceeded",
+        ),
     ),
     Question(
         "expiring-messages",
@@ -136,6 +146,16 @@ QUESTIONS = (
         place=3,
         usual=True,
         units={"growth": "per_s", "commits": "per_s"},
+        first=(
+            "cluster",
+            "group",
+            "topic",
+            "partition",
+            "state",
+            "lag",
+            "oldest_s",
+            "time_to_loss_s",
+        ),
     ),
     Question(
         "group-states",
@@ -147,6 +167,16 @@ QUESTIONS = (
         needs="a row needs a group that is ahead of its log, before an open transaction, without"
         " an offset, unknown or gone",
         place=3,
+        first=(
+            "cluster",
+            "group",
+            "topic",
+            "partition",
+            "state",
+            "unread",
+            "since",
+            "transactional_id",
+        ),
     ),
     Question(
         "group-losses",
@@ -158,5 +188,15 @@ QUESTIONS = (
         " them",
         place=3,
         usual=True,
+        first=(
+            "cluster",
+            "group",
+            "topic",
+            "partition",
+            "offsets",
+            "from_offset",
+            "to_offset",
+            "last",
+        ),
     ),
 )

@@ -143,6 +143,16 @@ QUESTIONS = (
         ("incomplete_messages", "chunk_topic_stats"),
         _INCOMPLETE,
         (ROWS,),
+        first=(
+            "cluster",
+            "topic",
+            "subscription",
+            "consumer",
+            "state",
+            "producer_name",
+            "age_s",
+            "buffered_bytes",
+        ),
     ),
     Question(
         "stalled-subscriptions",

@@ -124,6 +124,16 @@ QUESTIONS = (
         " clients share it, which of them was charged most, and the topic of the largest request.",
         ("client_quota_decisions", "client_quota_stats"),
         _THROTTLED,
+        first=(
+            "cluster",
+            "quota_type",
+            "user",
+            "client",
+            "bound",
+            "throttle_ms",
+            "largest_sharer",
+            "last",
+        ),
     ),
     Question(
         "near-client-quota",

@@ -76,6 +76,16 @@ QUESTIONS = (
         _OPEN,
         (UNTIL, ROWS),
         needs="a row needs a transaction that two polls of source.format kafka_producers have met",
+        first=(
+            "cluster",
+            "user",
+            "transactional_id",
+            "state",
+            "topics",
+            "partitions",
+            "open_since",
+            "timeout_s",
+        ),
     ),
     Question(
         "live-producer-ids",

@@ -95,6 +95,7 @@ QUESTIONS = (
         place=2,
         usual=True,
         units={"limit": "kind", "highest": "share", "predicted": "share"},
+        first=("breach", "breached", "kind", "entity", "limit", "highest", "predicted", "cluster"),
     ),
     Question(
         "forecast-outcomes",

@@ -59,6 +59,7 @@ QUESTIONS = (
         ("coverage",),
         _COVERAGE,
         place=3,
+        first=("cluster", "broker", "minute", "received", "late", "quarantined", "gaps", "dropped"),
     ),
     Question(
         "quarantined",
@@ -75,6 +76,16 @@ QUESTIONS = (
         ("reconciliation",),
         _RECONCILIATION,
         place=3,
+        first=(
+            "cluster",
+            "broker",
+            "topic",
+            "measure",
+            "broker_value",
+            "weir_value",
+            "difference",
+            "reason",
+        ),
     ),
     Question(
         "freshness",
