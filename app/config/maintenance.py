@@ -24,7 +24,7 @@ class MaintenanceSettings(Model):
     """Compaction, retention and clean-up of the tables."""
 
     interval_ms: Positive | None = 600_000
-    history_ms: Annotated[int, Field(ge=HOUR_MS)] = HOUR_MS
+    history_ms: Annotated[int, Field(ge=HOUR_MS)] = DAY_MS
     orphans_ms: Annotated[int, Field(ge=HOUR_MS)] = DAY_MS
     file_bytes: Annotated[int, Field(ge=1 << 20)] = 128 << 20
     memory_bytes: Annotated[int, Field(ge=256 << 20)] = 512 << 20

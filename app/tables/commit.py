@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from app.tables import checkpoints, durable, lease
+from app.tables.creation import create
 from app.tables.definitions import TABLES, Table
 from app.tables.log_properties import log_properties
 from app.tables.small_files import local_path, path_in
@@ -163,15 +164,7 @@ class Writer:
             definition = TABLES[name]
             path, options = path_in(self._warehouse, name), self._warehouse.storage()
             if not DeltaTable.is_deltatable(path, options):
-                DeltaTable.create(
-                    path,
-                    definition.schema,
-                    mode="ignore",
-                    partition_by=list(definition.partition_by) or None,
-                    description=definition.meaning,
-                    configuration=log_properties(self._history_ms, name),
-                    storage_options=options,
-                )
+                create(self._warehouse, name, log_properties(self._history_ms, name))
             table = DeltaTable(path, storage_options=options)
             _add_columns(table, definition)
             if len(table.schema().fields) > len(definition.schema):
@@ -185,7 +178,7 @@ def _add_columns(table: DeltaTable, definition: Table) -> None:
     from deltalake import Schema
 
     there = {field.name for field in table.schema().fields}
-    lacking = [f for f in Schema.from_arrow(definition.schema).fields if f.name not in there]
+    lacking = [f for f in Schema.from_arrow(definition.described).fields if f.name not in there]
     if lacking:
         table.alter.add_columns(lacking)
         table.update_incremental()

@@ -13,6 +13,7 @@ from app.archive_names import ARCHIVE
 from app.errors import UserError, reason
 from app.tables import checkpoints
 from app.tables.checkpoints import FOLDER
+from app.tables.creation import create
 from app.tables.definitions import TABLES
 from app.tables.small_files import local_path, path_in
 
@@ -71,11 +72,11 @@ def append(warehouse: Location, name: str, rows: pa.Table, what: str = "the resu
         raise UserError(f"{refused}; {what} are not kept")
     options: dict[str, Any] = {"storage_options": warehouse.storage()}
     try:
+        create(warehouse, name)
         write_deltalake(
             path_in(warehouse, name),
             rows,
             mode="append",
-            description=TABLES[name].meaning,
             # Columns that an older Weir did not have.
             schema_mode="merge",
             **options,

@@ -55,6 +55,16 @@ class Table:
         return pa.schema([(c.name, c.type) for c in self.columns])
 
     @property
+    def described(self) -> pa.Schema:
+        """The schema with the meaning of each column, as Delta keeps it."""
+        return pa.schema(
+            [
+                field.with_metadata({"comment": column.meaning})
+                for field, column in zip(self.schema, self.columns, strict=True)
+            ]
+        )
+
+    @property
     def names(self) -> tuple[str, ...]:
         """The column names, in order."""
         return tuple(c.name for c in self.columns)

@@ -36,7 +36,7 @@ Every command and parameter accepts these forms.
 
 **Time travel.** `--as-of T` reads every table as of T: the newest version that was committed at or
 before T, by the time that the commit carries. A table that was created later is empty. T is a time
-of commits, not of events. Versions can be read for an hour after the next one
+of commits, not of events. Versions can be read for a day after the next one
 (`maintenance.history_ms`); [maintenance](maintenance.md) removes the files and commits of older
 ones.
 

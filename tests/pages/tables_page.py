@@ -50,10 +50,23 @@ rows = table.to_pandas(columns=["topic", "limited_times", "collateral_ns"])
 import duckdb
 from deltalake import DeltaTable
 
-owners = DeltaTable("weir-warehouse/producer_id_owners").to_pyarrow_dataset()
+owners = DeltaTable("weir-warehouse/producer_id_owners").to_pyarrow_table()
 rows = duckdb.sql(
-    'SELECT "user", count(*) AS ids FROM owners GROUP BY ALL ORDER BY ids DESC'
+    'SELECT "user", count(*) AS ids FROM owners GROUP BY ALL ORDER BY ids DESC LIMIT 10'
 ).fetchall()
+```
+
+A DuckDB of your own takes the rows in memory, as above: over a dataset of Arrow a statement with
+`LIMIT` can end its process. With Weir installed (`pip install` of its wheel) a ready question, or SQL
+over tables and views, is a line that skips files, and its answer is an Arrow table:
+
+```python
+# weir
+import weir
+
+warehouse = weir.open("weir-warehouse")
+owners = warehouse.query("new-producer-ids", since="-1d", rows=5).to_pandas()
+rows = warehouse.query("SELECT topic, sum(messages) AS messages FROM topic_throttle_stats GROUP BY ALL")
 ```
 
 Trino and Athena read the tables with their Delta connectors; that has not been tried:

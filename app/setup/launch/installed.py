@@ -8,8 +8,22 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from app.read.opened import OpenWarehouse
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+
+def open(warehouse: str, **storage_options: str) -> OpenWarehouse:
+    """A warehouse to ask from Python: `weir.open("weir-warehouse").query("lag").to_pandas()`.
+
+    A folder, or an object store with the options that a configuration has; UserError without one.
+    """
+    from app.read.opened import OpenWarehouse
+
+    return OpenWarehouse(warehouse, storage_options)
 
 
 def main() -> int:

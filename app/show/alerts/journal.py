@@ -32,6 +32,7 @@ from app.show.alerts.episodes import (
     unrecorded,
 )
 from app.show.alerts.evaluation import Evaluated, summary
+from app.tables.creation import create
 from app.tables.definitions import TABLES
 
 TABLE = TABLES["alerts"]
@@ -167,15 +168,9 @@ class Journal:
         return True
 
     def _create(self) -> None:
-        location, options = self._warehouse.location(TABLE.name), self._warehouse.storage_options
+        location = self._warehouse.location(TABLE.name)
         try:
-            DeltaTable.create(
-                location,
-                TABLE.schema,
-                mode="ignore",
-                description=TABLE.meaning,
-                storage_options=options,
-            )
+            create(self._warehouse, TABLE.name)
         except CommitFailedError:
             return  # another process has created it at the same moment
         except (DeltaError, OSError) as error:

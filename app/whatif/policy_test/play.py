@@ -15,8 +15,8 @@ from app.config.settings import Settings
 from app.contract.event_contract import parse_batch
 from app.engine.archive_task import events_rows
 from app.errors import UserError
-from app.read.questions import QUESTIONS
-from app.read.relations import Warehouse, connect
+from app.read.opened import asked
+from app.read.relations import Warehouse
 from app.tables.definitions import TABLES
 from app.whatif.replay import replayed
 from state.jobs import DECLARED, JOBS
@@ -37,12 +37,8 @@ class PlayedTables:
 
     def query(self, question: str, **params: str) -> list[Row]:
         """The rows of a ready question with its parameters, or of a statement."""
-        values: dict[str, Any] = {}
-        if question in QUESTIONS:
-            asked = QUESTIONS[question].asked(params)
-            question, values = asked.sql, asked.values(params)
-        with connect(self._warehouse, question, calendar=bool(values)) as connection:
-            connection.execute(question, values)
+        with asked(self._warehouse, question, params) as (connection, sql, values):
+            connection.execute(sql, values)
             names = [column[0] for column in connection.description or []]
             return [dict(zip(names, row, strict=True)) for row in connection.fetchall()]
 
