@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from difflib import get_close_matches
 from typing import Any
 
 from app.errors import did_you_mean
+from app.terminal.sizes import read_size
 from state.engine.globs import DEFAULT_USER, is_pattern, literal, tokens
 from state.policies import (
     CLIENT_ID,
@@ -69,6 +71,8 @@ def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, st
         yield "name", f"{name!r} is not a name"
     elif len(name) > LONGEST_NAME:
         yield "name", f"{name[:40]!r}... has more than {LONGEST_NAME} characters"
+    elif scope == "user" and _is_almost_default(name):
+        yield "name", f"{name!r}: did you mean {DEFAULT_USER}?"
     elif scope in WITH_PATTERNS and (scope == "tenant" or is_pattern(name)):
         if wrong := _pattern_problem(scope, name, kafka_topics):
             yield "name", wrong
@@ -76,7 +80,9 @@ def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, st
         scope, _plain(scope, name), kafka_topics
     ):
         yield "name", wrong.removeprefix("name ")
-    if CLIENT_ID in document and (wrong := client_id_problem(scope, document[CLIENT_ID])):
+    if _is_almost_default(document.get(CLIENT_ID)):
+        yield CLIENT_ID, f"{document[CLIENT_ID]!r}: did you mean {DEFAULT_USER}?"
+    elif CLIENT_ID in document and (wrong := client_id_problem(scope, document[CLIENT_ID])):
         yield CLIENT_ID, wrong.removeprefix(f"{CLIENT_ID} ")
     if not isinstance(limits, dict):
         yield "limits", f"{limits!r} is not an object"
@@ -89,9 +95,25 @@ def problems(document: Any, kafka_topics: bool = True) -> Iterator[tuple[str, st
             hint = did_you_mean(str(key), tuple(SCOPES[scope]))
             yield f"limits.{key}", f"no limit of scope {scope} ({hint})"
         elif wrong := limit_problem("namespace" if scope == "tenant" else scope, key, value):
-            yield f"limits.{key}", wrong
+            yield f"limits.{key}", wrong + _as_number(str(key), value)
         else:
             yield from ((f"limits.{at}", text) for at, text in _numbers(key, value))
+
+
+def _is_almost_default(name: Any) -> bool:
+    """Whether a name was meant to be the word for every user, or client id, without limits of its own."""
+    return (
+        isinstance(name, str)
+        and name != DEFAULT_USER
+        and name[:1] + name[-1:] == "<>"
+        and bool(get_close_matches(name[:100].lower(), [DEFAULT_USER], cutoff=0.75))
+    )
+
+
+def _as_number(key: str, value: Any) -> str:
+    """The number that a text with a unit of bytes stands for, if a limit of bytes has one."""
+    size = read_size(value) if isinstance(value, str) and "byte" in key.lower() else None
+    return "" if size is None else f" (it counts bytes: {value} is {size})"
 
 
 def without_effect(document: dict[str, Any]) -> list[str]:

@@ -83,7 +83,11 @@ class Archive:
         if version is not None:
             delta.load_as_version(version)
         self.version = int(delta.version())
-        self.files = [file for file in data_files(delta, CLOCK_COLUMN) if self._overlaps(file)]
+        files = data_files(delta, CLOCK_COLUMN)
+        self.files = [file for file in files if self._overlaps(file)]
+        timed = [(f.least, f.most) for f in files if f.least is not None and f.most is not None]
+        self.held_ms = (min(timed)[0], max(most for _, most in timed)) if timed else None
+        """Times of the first and of the last record that there is (ms)."""
 
     def _overlaps(self, file: DataFile) -> bool:
         if file.least is None or file.most is None or file.untimed != 0:

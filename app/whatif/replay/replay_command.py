@@ -16,6 +16,7 @@ from app.tables import manifest, run_lock
 from app.tables.data_files import DataFile
 from app.tables.reach import require_delta_rs
 from app.terminal.counts import counted
+from app.terminal.moments import instant_of
 from app.terminal.printable import say
 from app.whatif.replay import verify
 from app.whatif.replay.archive import Archive
@@ -166,9 +167,11 @@ class Replay:
         here = int(bins.records[bins.latest_ms >= begin_ms].sum())
         untimed = any(f.untimed for f in self._archive.files)
         if not here and not (untimed and begin_ms == FIRST_MS):
+            there = " to ".join(map(instant_of, self._archive.held_ms or ()))
             raise UserError(
                 f"{self._asked.command}: the archive of {self._settings.warehouse} has no records "
                 + self._span.described(self._asked.choice.filters)
+                + (f"\nit has those from {there}" if there else "")
             )
         return slices(bins, self._archive.span, begin_ms, self._per_slice(), self._before_ms)
 

@@ -294,6 +294,24 @@ def test_the_example_policies_are_valid() -> None:
             "c.yaml: policies[0].limits.publishRateInMsgs: is not a number of 64 bits",
         ),
         (
+            "policies: [{scope: user, name: u, limits: {producer_byte_rate: 20MB}}]",
+            "c.yaml: policies[0].limits.producer_byte_rate: is not a number of 64 bits"
+            " (it counts bytes: 20MB is 20000000)",
+        ),
+        (
+            "policies: [{scope: topic, name: a/b/c, limits: {publishRateInBytes: 1 KiB}}]",
+            "c.yaml: policies[0].limits.publishRateInBytes: is not a number of 64 bits"
+            " (it counts bytes: 1 KiB is 1024)",
+        ),
+        (
+            "policies: [{scope: user, name: <defualt>, limits: {producer_byte_rate: 1}}]",
+            "c.yaml: policies[0].name: '<defualt>': did you mean <default>?",
+        ),
+        (
+            "policies: [{scope: user, name: u, client_id: <Default>, limits: {producer_byte_rate: 1}}]",
+            "c.yaml: policies[0].client_id: '<Default>': did you mean <default>?",
+        ),
+        (
             "policies: [{scope: topic, name: a/b/c, limits: {publishRateInMsgs: 1.5}}]",
             "c.yaml: policies[0].limits.publishRateInMsgs: 1.5 is not a whole number",
         ),

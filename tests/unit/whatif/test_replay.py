@@ -285,7 +285,10 @@ def test_limits_of_files_are_put_over_archived_ones() -> None:
         (["--param", "shards=1"], "shards is not shared by the jobs"),
         (["--param", "rate_limits"], "is not job.key=value"),
         (["--policy", "nowhere"], "--policy nowhere: does not exist"),
-        (["--from", "2026-01-06"], "has no records from 2026-01-06T00:00:00Z"),
+        (
+            ["--from", "2026-01-06"],
+            "has no records from 2026-01-06T00:00:00Z\nit has those from 2026-01-05T1",
+        ),
         (["--to", "2026-01-05"], "has no records before 2026-01-05T00:00:00Z"),
         (["--from", "2026-01-06", "--to", "2026-01-05"], "--from is not before --to"),
         (["--clusters", "nowhere"], "has no records of clusters nowhere"),
