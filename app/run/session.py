@@ -180,16 +180,17 @@ def stop_session(spark: SparkSession) -> None:
     jvm = spark.sparkContext._jvm
     assert jvm is not None
     deadline = time.monotonic() + END_S
-    while time.monotonic() < deadline and any(
-        map(_is_at_work, jvm.java.lang.Thread.getAllStackTraces().keySet())
-    ):
+    while (
+        works := any(map(_is_at_work, jvm.java.lang.Thread.getAllStackTraces().keySet()))
+    ) and time.monotonic() < deadline:
         time.sleep(0.05)
     log4j = jvm.org.apache.logging.log4j
     configurator = log4j.core.config.Configurator
     level = log4j.LogManager.getRootLogger().getLevel()
     configurator.setRootLevel(log4j.Level.OFF)
     try:
-        jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
+        if not works:  # else it waits for what has just been waited for, for minutes
+            jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
         spark.stop()
     finally:
         configurator.setRootLevel(level)

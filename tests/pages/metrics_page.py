@@ -27,7 +27,7 @@ answers; of `metrics`, whether the warehouse is readable. Any other path is 404.
 
 It listens on loopback by default: names of topics and users are in the metrics, and there is no
 password. `conf/prometheus` has a scrape configuration, recording and alerting rules; `conf/grafana`
-has dashboards of the fleet, a tenant, a topic and the engine. An alerting rule has the name and the
+has dashboards of the fleet, Kafka, a tenant, a topic and the engine. An alerting rule has the name and the
 runbook of the rule of Weir for the same condition.
 
 **What a value is.** Counters are sums over the rows of the tables since these begin. They continue

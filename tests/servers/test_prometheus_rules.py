@@ -29,7 +29,7 @@ needs_promtool = pytest.mark.skipif(
 @pytest.mark.parametrize(
     "words",
     [
-        ["check", "rules", str(RULES)],
+        ["check", "rules", "--lint=all", "--lint-fatal", str(RULES)],
         ["check", "config", str(RULES.parent / "prometheus.yml")],
         ["test", "rules", str(Path(__file__).with_name("rules_test.yml"))],
     ],
