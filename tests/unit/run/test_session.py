@@ -39,3 +39,15 @@ def test_state_stores_stop_once_no_task_needs_their_lock(
     stop_session(spark)
     store.stop.assert_called_once()
     spark.stop.assert_called_once()
+
+
+def test_a_task_that_does_not_end_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.run.session.END_S", 0.2)
+    thread = MagicMock(**{"getState.return_value.name.return_value": "RUNNABLE"})
+    thread.getName.return_value = "state-store-maintenance-thread-0"
+    spark = MagicMock()
+    jvm = spark.sparkContext._jvm
+    jvm.java.lang.Thread.getAllStackTraces.return_value.keySet.return_value = [thread]
+    stop_session(spark)
+    jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop.assert_not_called()
+    spark.stop.assert_called_once()
