@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from app.config.shipped import ROOT
 from app.jvm import own_confs
 from app.run.cluster import await_cores
+from app.run.object_store import confs
 from app.terminal.printable import say
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def build_session(
     conf = SparkConf().setAppName(app_name)
     if not submitted:
         conf.setMaster(master or "local[2]").setAll(own_confs())
-    for key, value in PREFERRED.items():
+    for key, value in {**PREFERRED, **confs(settings.location)}.items():
         conf.setIfMissing(key, value)
     if str(conf.get("spark.master", "")).startswith("local"):
         path = [str(ROOT), conf.get(WORKER_PATH), os.environ.get("PYTHONPATH")]

@@ -1,0 +1,35 @@
+"""What Spark is told of an object store follows from the options of the tables."""
+
+from __future__ import annotations
+
+import pytest
+
+from app.config.location import Location
+from app.run.object_store import confs
+
+AMAZONS = {"AWS_REGION": "eu-central-1", "aws_access_key_id": "id"}
+
+
+def test_amazons_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET", "hush")
+    options = {**AMAZONS, "AWS_SECRET_ACCESS_KEY": "${env:SECRET}"}
+    assert confs(Location("s3a://lake/weir", options)) == {
+        "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
+        "spark.hadoop.fs.s3a.access.key": "id",
+        "spark.hadoop.fs.s3a.secret.key": "hush",
+    }
+
+
+@pytest.mark.parametrize(("endpoint", "tls"), [("http://h:9000", "false"), ("https://h", "true")])
+def test_another_store(endpoint: str, tls: str) -> None:
+    found = confs(Location("s3a://lake/weir", {"AWS_ENDPOINT_URL": endpoint}))
+    assert found == {
+        "spark.hadoop.fs.s3a.endpoint": endpoint,
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": tls,
+    }
+
+
+@pytest.mark.parametrize("uri", ["weir-warehouse", "gs://lake/weir", "abfss://c@a/weir"])
+def test_elsewhere_nothing_is_said(uri: str) -> None:
+    assert confs(Location(uri, AMAZONS)) == {}
