@@ -15,9 +15,10 @@ import pytest
 from app.config.settings import load_settings
 from app.show.metrics.serve import exporting
 from tests.servers.prometheus_rules import DASHBOARDS, expressions, rules
+from tests.support.client_quota_rows import stats, usage
 from tests.support.servers.process import free_ports
 from tests.support.servers.prometheus import Prometheus
-from tests.unit.show.metrics.rows import every, fill, halves, progress
+from tests.unit.show.metrics.rows import Rows, every, fill, halves, progress
 
 pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="prometheus is missing (Debian: prometheus)"
@@ -30,13 +31,25 @@ PANELS = [
 ]
 
 
+def clients(minute: int) -> Rows:
+    """A minute of a client that a default limit throttles, and of one without a limit; the group of
+    the rows has lost its consumers."""
+    throttled = {"throttled": 3, "throttle_ms": 3000, "bound_level": "default user"}
+    (group,) = [row for row in every()["group_states"] if row["group"] == "g"][:1]
+    return {
+        "client_quota_stats": [stats(minute, used=1.2, **throttled)],
+        "client_usage": [usage(minute, "free", 100 << 20)],
+        "group_states": [{**group, "state": "empty", "ts_wall_ms": group["ts_wall_ms"] + minute}],
+    }
+
+
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
     """A Prometheus that has seen a warehouse grow."""
     folder = tmp_path_factory.mktemp("prometheus")
     warehouse = str(folder / "warehouse")
     first, second = halves()
-    fill(warehouse, first)
+    fill(warehouse, first, clients(1))
     progress(warehouse, "govern", 3, time.time())
     target = f"127.0.0.1:{free_ports(1)[0]}"
     settings = load_settings(
@@ -52,9 +65,10 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
         server.start()
         try:
             server.wait(lambda: value(server, "weir_query_batches_total") == 3)
-            fill(warehouse, second)
+            fill(warehouse, second, clients(2))
             progress(warehouse, "govern", 7, time.time())
-            rows = sum(len(part) for part in every().values())
+            parts = (every(), clients(1), clients(2))
+            rows = sum(len(rows) for part in parts for rows in part.values())
             server.wait(lambda: value(server, "sum(weir_table_rows)") == rows)
             server.wait(lambda: value(server, "weir_query_batches_total") == 7)
             # Recorded rates need two scrapes with the new values, and an evaluation after them.

@@ -156,4 +156,4 @@ def test_a_dashboard_can_be_imported(page: Path) -> None:
             used = set(re.findall(r"\$(\w+)", target["expr"])) - {"__rate_interval"}
             assert used <= variables
     assert len(ids) == len(set(ids)) and len(places) == len(set(places)), "panels overlap"
-    assert {p.stem for p in DASHBOARDS} == {"fleet", "tenant", "topic", "engine"}
+    assert {p.stem for p in DASHBOARDS} == {"fleet", "kafka", "tenant", "topic", "engine"}
