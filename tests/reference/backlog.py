@@ -6,9 +6,9 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from tests.reference.order import Record, each_once
 from tests.reference.policies import (
@@ -581,10 +581,26 @@ class Quota:
         return self.limit > 0 and timestamp is not None and now > timestamp + self.limit * 1000
 
 
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def remembered(answer: F) -> F:
+    """What documents say is the same until another one is put."""
+
+    def known(self: Policies, *about: str) -> Any:
+        key = answer.__name__, *about
+        if key not in self.known:
+            self.known[key] = answer(self, *about)
+        return self.known[key]
+
+    return cast(F, known)
+
+
 class Policies:
     """Documents in force in one cluster."""
 
     def __init__(self, params: Mapping[str, Any]) -> None:
+        self.known: dict[tuple[str, ...], Any] = {}
         self._params = params
         self._limits: dict[tuple[str, str], dict[str, Any]] = {}
 
@@ -593,7 +609,9 @@ class Policies:
         scope, name = document["scope"], document["name"]
         name = full_name(name) if scope == "topic" else name
         self._limits[scope, name] = dict(document.get("limits") or {})
+        self.known.clear()
 
+    @remembered
     def setting(self, key: str, broker: str) -> Any:
         """A broker's own value, that for all brokers, the parameter, the default."""
         least = 1 if "Interval" in key else 0
@@ -610,6 +628,7 @@ class Policies:
         seconds: int = math.floor(self.setting("backlogQuotaCheckIntervalInSeconds", broker))
         return seconds * 1000
 
+    @remembered
     def quota(self, kind: str, topic: str, broker: str) -> Quota:
         """The quota of a topic: its own, its namespace's, the broker's."""
         default: str = self.setting("backlogQuotaDefaultRetentionPolicy", broker)
@@ -624,6 +643,7 @@ class Policies:
                 return Quota(limit, quotas[kind].get("policy") or default, scope)
         return Quota(self._of_broker(kind, broker), default, "broker")
 
+    @remembered
     def ttl_s(self, topic: str, broker: str) -> int:
         """Age at which messages expire: the topic's own, its namespace's, the broker's; 0: never."""
         base = without_partition(topic)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import defaultdict
 from typing import Any
 
@@ -329,15 +328,6 @@ def test_counts_add_up(trace: Trace) -> None:
         assert r["wanted_bytes"] <= r["non_evictable_bytes"] <= r["used_bytes"]
         assert r["used_bytes"] <= r["max_used_bytes"]
         assert r["hit_ratio"] is None or 0 <= r["hit_ratio"] <= 1
-
-
-@random_traces
-@given(traces())
-def test_the_order_of_arrival_does_not_matter(trace: Trace) -> None:
-    shuffled = list(trace.records)
-    random.Random(3).shuffle(shuffled)
-    again = judge(shuffled, trace.params, trace.configured, trace.end_ms)
-    assert again == judge(trace.records, trace.params, trace.configured, trace.end_ms)
 
 
 @random_traces
