@@ -86,10 +86,9 @@ def called(
         call([blob(batch)] if batch else [])
         latest = max([latest, *[r["ts_wall_ms"] for r in batch if r["ts_wall_ms"] is not None]])
         stream = max(latest - idle_advance_ms, 0)
-    call([])
     if until_ms is not None:
         stream = until_ms
-        call([])
+    call([])
     return rows
 
 
