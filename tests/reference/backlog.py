@@ -8,7 +8,7 @@ import re
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from tests.reference.order import Record, each_once
 from tests.reference.policies import (
@@ -581,19 +581,20 @@ class Quota:
         return self.limit > 0 and timestamp is not None and now > timestamp + self.limit * 1000
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+A = TypeVar("A")
 
 
-def remembered(answer: F) -> F:
+def remembered(answer: Callable[..., A]) -> Callable[..., A]:
     """What documents say is the same until another one is put."""
 
-    def known(self: Policies, *about: str) -> Any:
+    def known(self: Policies, *about: str) -> A:
         key = answer.__name__, *about
         if key not in self.known:
             self.known[key] = answer(self, *about)
-        return self.known[key]
+        found: A = self.known[key]
+        return found
 
-    return cast(F, known)
+    return known
 
 
 class Policies:

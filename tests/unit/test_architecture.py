@@ -335,9 +335,9 @@ def _method_calls(
     """Each call of a method or of a module's function of these names, with its name and what it is
     called on."""
     for node in every:
-        called = node.func if isinstance(node, ast.Call) else None
-        if isinstance(called, ast.Attribute) and called.attr in names:
-            yield node, called.attr, ast.unparse(called.value)
+        if isinstance(node, ast.Call) and isinstance(called := node.func, ast.Attribute):
+            is_one = called.attr in names
+            yield from [(node, called.attr, ast.unparse(called.value))] if is_one else []
 
 
 def test_what_was_listed_may_be_gone() -> None:

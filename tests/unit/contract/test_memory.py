@@ -36,6 +36,12 @@ POOLS: list[pa.MemoryPool] = []
 """They live as long as what was made in them."""
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled() -> None:
+    """What parses is loaded before it would be measured."""
+    parse(pa.array([b"{}", record(seq="x").encode()], pa.binary()), JOBS)
+
+
 def cost(line: str) -> tuple[int, float, pa.Table]:
     """Bytes that the parsing of a line takes at most, seconds, and the broken rules."""
     values = pa.array([line.encode()], pa.binary())
