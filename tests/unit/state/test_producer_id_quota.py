@@ -447,16 +447,6 @@ def test_token_bucket_vector(vector: dict[str, Any], make: Made) -> None:
             } == expect, step
 
 
-@pytest.mark.parametrize("vector", vectors(VECTORS, "bound"), ids=lambda v: v["id"])
-def test_bound_vector(vector: dict[str, Any]) -> None:
-    bounds = {q["user"]: q["producer_ids_rate"] for q in vector["params"]["quotas"] if "user" in q}
-    for given, expect in zip(vector["given"], vector["expect"], strict=True):
-        bound, source = quota.bound_in_force(
-            float(bounds.get(given["user"], math.nan)), float(bounds.get(DEFAULT, math.nan)), LONG
-        )
-        assert {"bound": bound, "bound_source": quota.SOURCES[source]} == expect
-
-
 def test_bound_of_a_user_without_quotas() -> None:
     for name, bound in (("long", 2.0**63), ("int", 2.0**31 - 1)):
         assert quota.bound_in_force(math.nan, math.nan, quota.UNLIMITED[name]) == (
