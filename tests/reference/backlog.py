@@ -19,6 +19,7 @@ from tests.reference.policies import (
 )
 from tests.reference.wall import SHARED, gathered, play, wall_level
 from tests.reference.wall import Key as WallKey
+from tests.reference.words import words
 
 Row = dict[str, Any]
 Position = tuple[int, int]
@@ -26,26 +27,14 @@ Key = tuple[str, str | None]
 Timed = tuple[int, str]
 """A time and where it comes from."""
 
-OWN = (
-    "producer_created",
-    "producer_closed",
-    "entry_added",
-    "ack",
-    "cursor_state",
-    "cursor_deleted",
-    "ledger_state",
-    "ledger_deleted",
-    "group_state",
+OWN = words(
+    "producer_created producer_closed entry_added ack cursor_state cursor_deleted ledger_state"
+    " ledger_deleted group_state"
 )
 """Kinds that have a topic."""
-TABLES = (
-    "backlog_checks",
-    "backlog_evictions",
-    "backlog_subscriptions",
-    "producer_refusals",
-    "group_lag",
-    "group_states",
-    "lost_messages",
+TABLES = words(
+    "backlog_checks backlog_evictions backlog_subscriptions producer_refusals group_lag"
+    " group_states lost_messages"
 )
 DEDUPLICATION = "pulsar.dedup"
 """The cursor of deduplication: durable, but nobody's subscription."""
@@ -90,41 +79,12 @@ MOST_ROUNDS = 100
 """Rounds of an eviction after which INT_MAX is no bound any more; no topic has so many entries."""
 LARGEST = 2**63 - 1
 """What a count or a sum is at most."""
-_LATER = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "ts_mono_ns",
-    "cnx_id",
-    "client_id",
-    "producer_id",
-    "producer_name",
-    "sequence_id",
-    "entry_bytes",
-    "num_messages",
-    "publish_time_ms",
-    "broker_time_ms",
-    "subscription",
-    "consumer",
-    "ack_cumulative",
-    "durable",
-    "mark_delete",
-    "read_pos",
-    "active",
-    "ledger_entries",
-    "ledger_bytes",
-    "ledger_close_ms",
-    "policy_json",
-    "acked_ranges",
-    "expired_messages",
-    "remarks",
-    "log_start",
-    "unread",
-    "group_state",
-    "client_host",
-    "group_type",
-    "group_epoch",
-    "assignment_epoch",
+_LATER = words(
+    "source_feed cluster broker ts_mono_ns cnx_id client_id producer_id producer_name"
+    " sequence_id entry_bytes num_messages publish_time_ms broker_time_ms subscription consumer"
+    " ack_cumulative durable mark_delete read_pos active ledger_entries ledger_bytes"
+    " ledger_close_ms policy_json acked_ranges expired_messages remarks log_start unread"
+    " group_state client_host group_type group_epoch assignment_epoch"
 )
 
 

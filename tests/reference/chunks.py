@@ -10,17 +10,12 @@ from typing import Any
 
 from tests.reference.order import Record, each_once
 from tests.reference.wall import Key, gathered, play, wall_level
+from tests.reference.words import words
 
 Row = dict[str, Any]
 
-READ = (
-    "consumer_created",
-    "consumer_closed",
-    "entry_added",
-    "dispatch",
-    "ack",
-    "cursor_state",
-    "cursor_deleted",
+READ = words(
+    "consumer_created consumer_closed entry_added dispatch ack cursor_state cursor_deleted"
 )
 MOST_STORED = 10_000
 """Stored chunks of a topic after a window."""
@@ -31,36 +26,11 @@ TABLES = (
     "incomplete_messages",
     "chunk_topic_stats",
 )
-_LATER = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "ts_mono_ns",
-    "cnx_id",
-    "supports_throttle",
-    "reports_pauses",
-    "io_thread",
-    "principal",
-    "client_id",
-    "producer_id",
-    "producer_name",
-    "sequence_id",
-    "entry_bytes",
-    "num_messages",
-    "uuid",
-    "chunk_id",
-    "num_chunks",
-    "total_chunk_bytes",
-    "payload",
-    "marker_ids",
-    "publish_time_ms",
-    "broker_time_ms",
-    "subscription",
-    "sub_type",
-    "consumer",
-    "ack_cumulative",
-    "durable",
-    "mark_delete",
+_LATER = words(
+    "source_feed cluster broker ts_mono_ns cnx_id supports_throttle reports_pauses io_thread"
+    " principal client_id producer_id producer_name sequence_id entry_bytes num_messages uuid"
+    " chunk_id num_chunks total_chunk_bytes payload marker_ids publish_time_ms broker_time_ms"
+    " subscription sub_type consumer ack_cumulative durable mark_delete"
 )
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from tests.reference.order import Record, each_once
 from tests.reference.producer_ids import Rules, Sensor, divided, reported, round_half_up, user_of
 from tests.reference.wall import SHARED, wall_level
+from tests.reference.words import words
 
 Row = dict[str, Any]
 Entity = tuple[str | None, str | None]
@@ -35,26 +36,10 @@ MOST_NETWORK = 10
 """Time of network threads for each unit of handler time, from which on it explains nothing."""
 MUTATIONS = {"CREATE_TOPICS": 6, "CREATE_PARTITIONS": 3, "DELETE_TOPICS": 5}
 """The first version that is strict, by request."""
-_LATER = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "ts_mono_ns",
-    "principal",
-    "client_id",
-    "policy_json",
-    "api",
-    "charged_bytes",
-    "handler_time_ns",
-    "mutations",
-    "throttle_ms",
-    "exempt",
-    "quota_type",
-    "value_milli",
-    "topic_bytes",
-    "bound_milli",
-    "throttle_avg_milli",
-    "api_version",
+_LATER = words(
+    "source_feed cluster broker ts_mono_ns principal client_id policy_json api charged_bytes"
+    " handler_time_ns mutations throttle_ms exempt quota_type value_milli topic_bytes"
+    " bound_milli throttle_avg_milli api_version"
 )
 
 

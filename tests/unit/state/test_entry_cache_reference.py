@@ -27,6 +27,7 @@ from tests.reference.entry_cache import (
     judge,
     play,
 )
+from tests.reference.words import words
 from tests.support.effort import drawn
 from tests.unit.state.cache_traces import POLICIES, Trace, traces
 from tests.unit.state.entry_cache_input import (
@@ -292,22 +293,9 @@ def test_counts_add_up(trace: Trace) -> None:
     rows = rows_of(trace)
     whole = [r for r in rows["cache_stats"] if r["topic"] is None]
     topics = [r for r in rows["cache_stats"] if r["topic"] is not None]
-    summed = (
-        "hits",
-        "misses",
-        "hit_bytes",
-        "miss_bytes",
-        "inserted",
-        "evicted_time",
-        "evicted_size",
-        "invalidated",
-        "evicted_wanted",
-        "extended",
-        "stashed",
-        "entries",
-        "used_bytes",
-        "wanted_bytes",
-        "non_evictable_bytes",
+    summed = words(
+        "hits misses hit_bytes miss_bytes inserted evicted_time evicted_size invalidated"
+        " evicted_wanted extended stashed entries used_bytes wanted_bytes non_evictable_bytes"
     )
     for name in summed:
         assert sum(r[name] for r in whole) == sum(r[name] for r in topics)

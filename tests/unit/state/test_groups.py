@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference.backlog import judge
+from tests.reference.words import words
 from tests.support.effort import drawn
 from tests.support.groups import (
     POLL_MS,
@@ -41,17 +42,7 @@ def test_a_row_has_kafkas_own_names_and_numbers() -> None:
         k: v
         for k, v in row.items()
         if v is not None
-        and k
-        not in (
-            "cluster",
-            "broker",
-            "ts_wall_ms",
-            "source_feed",
-            "row_no",
-            "switches",
-            "params_hash",
-            "job",
-        )
+        and k not in words("cluster broker ts_wall_ms source_feed row_no switches params_hash job")
     } == {
         "rule": "committed",
         "group": "g",

@@ -18,6 +18,7 @@ from app.sources.kafka.offsets import (
     limits_of,
 )
 from app.tables.json_documents import Document
+from tests.reference.words import words
 from tests.unit.sources.kafka.answers import (
     AT,
     P0,
@@ -32,14 +33,7 @@ from tests.unit.sources.kafka.answers import (
 )
 
 KEPT: Document[KnownPartition] = Document(KnownPartition)
-FULL = [
-    "ledger_state",
-    "cursor_state",
-    "cursor_state",
-    "ledger_state",
-    "cursor_state",
-    "group_state",
-]
+FULL = [*words("ledger_state cursor_state cursor_state ledger_state cursor_state group_state")]
 """`slow` has an offset in the first partition alone."""
 
 

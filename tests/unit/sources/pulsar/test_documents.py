@@ -12,6 +12,7 @@ import pytest
 
 from app.sources.pulsar.admin_documents import PolledTopic, PollNames, Producer, map_poll
 from app.tables.json_documents import Document
+from tests.reference.words import words
 from tests.unit.sources.pulsar.documents import (
     AT,
     NAMES,
@@ -123,14 +124,10 @@ def test_what_is_gone_is_told_between_policies_and_states() -> None:
         first.known,
     )
     assert kinds(done) == [
-        "policy",
-        "ledger_deleted",
-        "cursor_deleted",
-        "producer_closed",
-        "ledger_state",
-        "cursor_state",
-        "producer_created",
-        "producer_created",
+        *words(
+            "policy ledger_deleted cursor_deleted producer_closed ledger_state cursor_state"
+            " producer_created producer_created"
+        )
     ]
     assert of_kind(done, "ledger_deleted", "ledger_id") == [(3,)]
     assert of_kind(done, "cursor_deleted", "subscription") == [("slow",)]
