@@ -11,12 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from tests.reference.order import Record, each_once
-from tests.reference.policies import (
-    full_name,
-    is_the_brokers,
-    namespace_of,
-    without_partition,
-)
+from tests.reference.policies import full_name, is_the_brokers, namespace_of, without_partition
 from tests.reference.wall import SHARED, gathered, play, wall_level
 from tests.reference.wall import Key as WallKey
 from tests.reference.words import words
@@ -759,11 +754,7 @@ class Topic(WallKey):
     """One key: a topic of a cluster, its clock and passes."""
 
     def __init__(
-        self,
-        cluster: str,
-        topic: str,
-        params: Mapping[str, Any],
-        configured: Sequence[str] = (),
+        self, cluster: str, topic: str, params: Mapping[str, Any], configured: Sequence[str] = ()
     ) -> None:
         super().__init__(cluster, TABLES)
         self._topic = topic
@@ -854,10 +845,7 @@ class Topic(WallKey):
         self._unseen.discard("sizes")
         ledger = record["ledger_id"]
         self.ledgers.state(
-            ledger,
-            record["ledger_entries"],
-            record["ledger_bytes"],
-            record.get("ledger_close_ms"),
+            ledger, record["ledger_entries"], record["ledger_bytes"], record.get("ledger_close_ms")
         )
         self.times.state(record, self.ledgers[ledger].close_ms)
 

@@ -19,13 +19,7 @@ READ = words(
 )
 MOST_STORED = 10_000
 """Stored chunks of a topic after a window."""
-TABLES = (
-    "chunk_messages",
-    "chunk_events",
-    "chunk_state",
-    "incomplete_messages",
-    "chunk_topic_stats",
-)
+TABLES = words("chunk_messages chunk_events chunk_state incomplete_messages chunk_topic_stats")
 _LATER = words(
     "source_feed cluster broker ts_mono_ns cnx_id supports_throttle reports_pauses io_thread"
     " principal client_id producer_id producer_name sequence_id entry_bytes num_messages uuid"
@@ -260,8 +254,7 @@ class Consumer:
     ) -> Answer:
         """One chunk delivered."""
         return self.take(
-            Chunk(uuid, chunk_id, num_chunks, position, total_bytes, size, publish_time_ms),
-            now_ms,
+            Chunk(uuid, chunk_id, num_chunks, position, total_bytes, size, publish_time_ms), now_ms
         )
 
     def emptied(self) -> Consumer:
@@ -1064,11 +1057,7 @@ class Topic(Key):
             before = s.held.pop(chunk.position, None)
             self._holds += 1
             s.held[chunk.position] = Held(
-                record,
-                self._now,
-                self._holds,
-                self._now,
-                None if before is None else before.marker,
+                record, self._now, self._holds, self._now, None if before is None else before.marker
             )
             return
         if mode == "marker":
@@ -1126,12 +1115,7 @@ class Topic(Key):
     @staticmethod
     def _orphaned(chunk: Chunk, acks: list[str]) -> Decision:
         return Decision(
-            "SHARED_ORPHAN",
-            chunk.uuid,
-            chunk.chunk_id,
-            chunk.num_chunks,
-            chunk.position,
-            acks=acks,
+            "SHARED_ORPHAN", chunk.uuid, chunk.chunk_id, chunk.num_chunks, chunk.position, acks=acks
         )
 
     def _orphan(

@@ -17,12 +17,7 @@ Row = dict[str, Any]
 Entity = tuple[str | None, str | None]
 """User and client; None for the one that it has not, `DEFAULT` for a default."""
 OWN = ("client_request", "client_rate")
-TABLES = (
-    "client_quota_decisions",
-    "client_quota_verdicts",
-    "client_quota_stats",
-    "client_usage",
-)
+TABLES = words("client_quota_decisions client_quota_verdicts client_quota_stats client_usage")
 TYPES = {
     "produce": "producer_byte_rate",
     "fetch": "consumer_byte_rate",

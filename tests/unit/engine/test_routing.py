@@ -22,6 +22,7 @@ from state.engine.blobs import Blob
 from state.engine.reach import Reach
 from state.events import COLUMNS, KINDS
 from state.jobs import JOBS, readers
+from tests.reference.words import words
 from tests.support import archive
 from tests.unit.contract.records import T0, line, record, wide_record
 
@@ -67,10 +68,7 @@ def sliced(
     refused."""
     n = len(lines)
     identity = pa.record_batch(
-        {
-            "source_partition": pa.array(["0"] * n),
-            "source_offset": pa.array(range(n), pa.int64()),
-        }
+        {"source_partition": pa.array(["0"] * n), "source_offset": pa.array(range(n), pa.int64())}
     )
     parsed = parse(pa.array(lines, pa.binary()), JOBS)
     packing = Packing(parsed, identity, ROUTES, SHARDS, T0 + 1000)
@@ -188,11 +186,7 @@ def test_the_home_of_a_shared_record_is_one_shard_in_every_batch() -> None:
 
     assert len(homes) == 1
     assert {job for job, _ in homes.pop()} == {
-        "rate_limits",
-        "producer_ids",
-        "backlog",
-        "entry_cache",
-        "client_quotas",
+        *words("rate_limits producer_ids backlog entry_cache client_quotas")
     }
 
 

@@ -41,11 +41,8 @@ SUBSCRIPTIONS = (
     "pulsar.repl.west",
     "__compaction",
 )
-RETENTIONS = (
-    "consumer_backlog_eviction",
-    "producer_request_hold",
-    "consumer_backlog_eviction",
-    "producer_exception",
+RETENTIONS = words(
+    "consumer_backlog_eviction producer_request_hold consumer_backlog_eviction producer_exception"
 )
 STEPS_MS = (
     *(0,) * 8,

@@ -44,13 +44,7 @@ from tests.unit.state.backlog_reference import (
     RUN,
     events_of_the_run,
 )
-from tests.unit.state.backlog_trace import (
-    T0,
-    cursor,
-    entry,
-    quota_of,
-    record,
-)
+from tests.unit.state.backlog_trace import T0, cursor, entry, quota_of, record
 from tests.unit.state.backlog_traces import Trace, traces
 
 VECTORS = "backlog.json"

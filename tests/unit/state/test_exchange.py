@@ -534,11 +534,7 @@ def test_release_at_a_positive_balance() -> None:
         verdicts = pick(rows["publish_verdicts"], "balance_msgs", "pause_model_ns")
         assert verdicts == [(0, 10 * MS), (5, 5 * MS)]
         released[value] = pick(
-            rows["throttle_events"],
-            "ts_mono_ns",
-            "balance_msgs",
-            "pause_model_ns",
-            action="unmark",
+            rows["throttle_events"], "ts_mono_ns", "balance_msgs", "pause_model_ns", action="unmark"
         )
     # task at 10 ms sees the old balance, the next at 20 ms + 2 ns comes after the charge
     assert released["positive"] == [(20 * MS + 2, 5, 5 * MS)]

@@ -12,15 +12,7 @@ from hypothesis import strategies as st
 from tests.reference.backlog import judge
 from tests.reference.words import words
 from tests.support.effort import drawn
-from tests.support.groups import (
-    POLL_MS,
-    log,
-    of_kafka,
-    offset,
-    polls,
-    retention,
-    rows,
-)
+from tests.support.groups import POLL_MS, log, of_kafka, offset, polls, retention, rows
 from tests.unit.state.backlog_trace import T0, numbered, play
 from tests.unit.state.backlog_traces import GROUP_OPS, traces
 from tests.unit.state.contract.jobs import JOBS
@@ -124,11 +116,7 @@ def test_what_is_lost_is_counted_once() -> None:
     )
     assert values(
         found["lost_messages"], "committed", "from_offset", "to_offset", "offsets", "first_sight"
-    ) == [
-        (20, 20, 30, 10, True),
-        (20, 30, 90, 60, False),
-        (110, 110, 120, 10, False),
-    ]
+    ) == [(20, 20, 30, 10, True), (20, 30, 90, 60, False), (110, 110, 120, 10, False)]
 
 
 @pytest.mark.parametrize(

@@ -151,12 +151,7 @@ class ReferenceSensor:
     """The same of the reference."""
 
     def __init__(
-        self,
-        math: str,
-        samples: int,
-        window_ms: int,
-        bound: float | None,
-        stat: str = "last_event",
+        self, math: str, samples: int, window_ms: int, bound: float | None, stat: str = "last_event"
     ) -> None:
         self._sensor = reference.Sensor()
         self._by = reference.Rules(samples, window_ms, bound, math, stat)

@@ -120,14 +120,7 @@ def test_the_mean_goes_on_over_polls() -> None:
     ],
 )
 def test_ends_of_a_log(log: Log, offset: int, place: str) -> None:
-    done = mapped(
-        answers(
-            logs={P0: log},
-            committed={"g": {P0: offset}},
-            oldest={},
-            read={},
-        )
-    )
+    done = mapped(answers(logs={P0: log}, committed={"g": {P0: offset}}, oldest={}, read={}))
     assert of_kind(done, "cursor_state", "mark_delete") == [(place,)]
     assert of_kind(done, "ledger_state", "ledger_entries") == [(log.end,)]
 
@@ -183,16 +176,12 @@ def test_no_deletion_follows_from_a_failure() -> None:
 def test_topics_that_are_gone() -> None:
     before = mapped(answers()).known
     done = mapped(answers(topics={}, logs={}, committed={"fast": {}}, gone={"orders"}), before)
-    assert kinds(done) == [
-        *["ledger_deleted", "cursor_deleted", "cursor_deleted"] * 2,
-    ]
+    assert kinds(done) == [*["ledger_deleted", "cursor_deleted", "cursor_deleted"] * 2]
     assert (done.known, done.gone) == ({}, {P0, P1})
     # Made anew: of the old one everything is gone, and the next poll tells what is there now.
     anew = answers(topics={"orders": KafkaTopic("id2", (0,))})
     done = mapped(anew, before)
-    assert kinds(done) == [
-        *["ledger_deleted", "cursor_deleted", "cursor_deleted"] * 2,
-    ]
+    assert kinds(done) == [*["ledger_deleted", "cursor_deleted", "cursor_deleted"] * 2]
     assert (done.known, done.skipped) == ({}, set())
     done = mapped(anew, done.known)
     assert kinds(done) == FULL[:3] and done.known[P0].topic_id == "id2"

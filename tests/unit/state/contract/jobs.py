@@ -25,6 +25,7 @@ from tests.reference import client_quotas as reference_client_quotas
 from tests.reference import entry_cache as reference_entry_cache
 from tests.reference import job as reference_rate_limits
 from tests.reference import producer_ids as reference_producer_ids
+from tests.reference.words import words
 from tests.support import records as by_hand
 from tests.support.effort import SLOW
 from tests.unit.state import (
@@ -418,12 +419,9 @@ JOBS = {
             "rate_limits",
             trace.blob,
             _judge("rate_limits", reference_rate_limits, **VERDICTS),
-            (
-                "throttle_events",
-                "topic_throttle_stats",
-                "limiter_stats",
-                "producer_throttle",
-                "publish_verdicts",
+            words(
+                "throttle_events topic_throttle_stats limiter_stats producer_throttle"
+                " publish_verdicts"
             ),
             traces={
                 "one broker": traces.traces(),

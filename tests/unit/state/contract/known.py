@@ -194,11 +194,7 @@ def backlog(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any
                 block("ranges", p["range_count"][j]),
                 [
                     x[len(x) - n :].tolist()
-                    for x in (
-                        p["passes"][i],
-                        p["seen_bytes"][j],
-                        consumed - consumed[-1],
-                    )
+                    for x in (p["passes"][i], p["seen_bytes"][j], consumed - consumed[-1])
                 ],
             )
         at["cursors"] += int(cursors)

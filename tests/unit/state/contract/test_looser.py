@@ -386,10 +386,7 @@ def evicted(records: Sequence[Row], quota: Mapping[str, Any], **params: Any) -> 
         [records],
         Sample(
             (),
-            {
-                "backlogQuotaCheckIntervalInSeconds": 60,
-                **params,
-            },
+            {"backlogQuotaCheckIntervalInSeconds": 60, **params},
             [document("topic", "t/ns/a", backlog_quota=quota)],
             START_MS + 130_000,
         ),
