@@ -101,7 +101,7 @@ def archived(lines: Sequence[bytes], folder: Path) -> int:
             "source_offset": pa.array(range(len(lines)), pa.int64()),
         }
     )
-    found = archive.archived([batch], folder, dict.fromkeys(JOBS, 0))
+    found = archive.archived([batch], folder, dict.fromkeys(JOBS, 0), ["source_offset"])
     return len(found["events"]) + len(found["quarantine"])
 
 
