@@ -47,18 +47,21 @@ def packed(lines: Sequence[bytes], first: int = 0) -> pa.RecordBatch:
     return pack_parsed(parsed, identity, ROUTES, SHARDS, T0 + 1000)
 
 
+def homes_of(blob: bytes) -> list[tuple[int, int]]:
+    """(offset, home) of each record of a blob."""
+    return [
+        (offset, home) for offset, home in Blob(blob).values(("source_offset", "home")).T.tolist()
+    ]
+
+
 def places(lines: Sequence[bytes], first: int = 0) -> list[tuple[int, str, int, int]]:
     """(offset, job, shard, home) of every copy of every record."""
-    found = []
-    for row in packed(lines, first).to_pylist():
-        if row["job"] not in ROUTES:
-            continue
-        blob = Blob(row["blob"]).table()
-        for offset, home in zip(
-            blob["source_offset"].to_pylist(), blob["home"].to_pylist(), strict=True
-        ):
-            found.append((offset, row["job"], row["shard"], home))
-    return sorted(found)
+    return sorted(
+        (offset, row["job"], row["shard"], home)
+        for row in packed(lines, first).to_pylist()
+        if row["job"] in ROUTES
+        for offset, home in homes_of(row["blob"])
+    )
 
 
 def sliced(
@@ -76,9 +79,7 @@ def sliced(
     for number, name, shard, body in packing.by_slice(
         np.array(slices, np.int64), {job: np.array(refused, np.bool_)}
     ):
-        blob = Blob(body.to_pybytes()).table()
-        columns = (blob[column].to_pylist() for column in ("source_offset", "home"))
-        for offset, home in zip(*columns, strict=True):
+        for offset, home in homes_of(body.to_pybytes()):
             found.append((number, offset, name, shard, home))
     return sorted(found)
 
