@@ -57,7 +57,7 @@ figures: ## write the results of benchmarks into docs/benchmarks.md
 disasters: ## kill, cut and damage runs at random for ten minutes
 	$(python) -m tests.crash --minutes 10
 
-faults: ## seed 45 faults, one at a time: do the quick tests find each?
+faults: ## seed faults, one at a time: do the quick tests find each?
 	$(python) -m tests.faults
 
 budget: ## lower the bounds of budget.yaml to the statements that are there

@@ -108,7 +108,7 @@ def overlaps(patterns: Iterable[str]) -> Iterator[tuple[str, str] | None]:
 
 def _following(a: _Begun, b: _Begun) -> Iterator[tuple[_Begun, _Begun]]:
     """The pairs that a pair of nodes leads to, by one character or by none."""
-    few, many = sorted((a, b), key=lambda node: len(node.literals))
+    few, many = (a, b) if len(a.literals) <= len(b.literals) else (b, a)
     for character, node in few.literals.items():
         if character in many.literals:
             yield node, many.literals[character]

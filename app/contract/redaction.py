@@ -12,6 +12,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 
 PAYLOAD = "payload"
 MOST_KEPT = 1 << 20
@@ -39,13 +40,13 @@ class _TooLong(Exception):
 
 def redact(raw: bytes | memoryview) -> bytes:
     """The text of a record with its payload replaced by its length and CRC-32."""
-    try:
-        kept = _without_payload(raw)
-        if len(kept) <= MOST_KEPT:
-            json.loads(kept.decode())
-            return kept
-    except (_TooLong, ValueError, RecursionError):
-        pass
+    # A short text without the word is kept as it is, JSON or not.
+    if len(raw) > MOST_OF_NO_JSON or _ANYWHERE.search(raw) is not None:
+        with suppress(_TooLong, ValueError, RecursionError):
+            kept = _without_payload(raw)
+            if len(kept) <= MOST_KEPT:
+                json.loads(kept.decode())
+                return kept
     return _beginning(raw)
 
 
@@ -109,5 +110,7 @@ def _beginning(raw: bytes | memoryview) -> bytes:
 
 
 def _note(raw: bytes | memoryview, begin: int, end: int) -> bytes:
-    sum_ = zlib.crc32(memoryview(raw)[begin:end])
-    return f'"{end - begin} characters left out, CRC-32 {sum_:08x}"'.encode()
+    return b'"%d characters left out, CRC-32 %08x"' % (
+        end - begin,
+        zlib.crc32(memoryview(raw)[begin:end]),
+    )

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from state.engine.names import Names
-from state.engine.structs import picked
+from state.engine.structs import joined, picked
 from state.rate_limits import layout as L
-from state.rate_limits.broker import Broker, Window
+from state.rate_limits.broker import Broker
 from state.rate_limits.layout import NULL, Array
 
 _ACTIONS = pa.array(L.ACTIONS)
@@ -26,6 +28,9 @@ _MS_PER_S = 1000
 MOST_DIGITS = 9
 """Of a partition number: a longer one is part of a name."""
 WINDOW_RULE = "window"
+_ENDED = np.dtype(
+    [(name, "<i8") for name in ("ts_mono_ns", "ts_wall_ms", "feed", "start_ms", "row_no")]
+)
 
 
 def _long(values: Array, null: Array | None = None) -> pa.Array:
@@ -148,30 +153,21 @@ def _collateral(b: Broker, names: pa.LargeStringArray, rows: Array) -> pa.Array:
 
 
 def topic_throttle_stats(b: Broker, names: pa.LargeStringArray) -> pa.Table | None:
-    """Windows that have ended in the last call; None if there is no row."""
-    parts = [_window(b, names, window) for window in b.windows if len(window.topics)]
-    return pa.concat_tables(parts) if parts else None
-
-
-def _window(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table:
-    topics = window.topics
+    """Topics of the windows that have ended in the last call; None if there is no row."""
+    window = _of_windows([w.topics for w in b.windows])
+    if not len(window):
+        return None
+    topics = joined([w.topics for w in b.windows])
     texts = _text(names, topics["name"])
-    order = pc.sort_indices(texts).to_numpy()
+    order = np.lexsort((_ranks(texts), window))
     topics = picked(topics, order)
-    n = len(topics)
-    rows = np.zeros(
-        n, [("ts_mono_ns", "<i8"), ("ts_wall_ms", "<i8"), ("feed", "<i8"), ("row_no", "<i4")]
+    limit_msgs, limit_bytes = (
+        np.concatenate(limits)[order].astype(np.float64)
+        for limits in ([w.limit_msgs for w in b.windows], [w.limit_bytes for w in b.windows])
     )
-    rows["ts_mono_ns"], rows["ts_wall_ms"] = window.end_ns, window.wall_ms
-    rows["feed"], rows["row_no"] = window.feed, np.arange(n)
-    limit_msgs = window.limit_msgs[order]
-    limit_bytes = window.limit_bytes[order]
-    columns = _common(b, names, rows)
+    columns = _of_ended(b, names, window[order])
     columns |= {
-        "rule": pa.repeat(pa.scalar(WINDOW_RULE), n),
         "topic": texts.take(pa.array(order)),
-        "window_start_ms": _long(np.full(n, window.start_ms)),
-        "window_ms": _long(np.full(n, int(b.key["window_ms"]))),
         "limited_times": _long(topics["limited"].sum(axis=1)),
         "culprit_times": _long(topics["culprit_times"]),
         "shared_times": _long(topics["shared_times"]),
@@ -182,12 +178,35 @@ def _window(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table:
         "by_reason": _counts(topics["by_reason"], L.REASONS),
         "messages": _long(topics["messages"]),
         "bytes": _long(topics["bytes"]),
-        "limit_msgs": pa.array(limit_msgs.astype(np.float64), mask=limit_msgs <= 0),
-        "limit_bytes": pa.array(limit_bytes.astype(np.float64), mask=limit_bytes <= 0),
+        "limit_msgs": pa.array(limit_msgs, mask=limit_msgs <= 0),
+        "limit_bytes": pa.array(limit_bytes, mask=limit_bytes <= 0),
         "limited_by_limiter": _counts(topics["limited"], L.LIMITER_NAMES),
-        "resource_group": pa.array(window.groups, pa.string()).take(pa.array(order)),
+        "resource_group": pa.array(
+            [group for w in b.windows for group in w.groups], pa.string()
+        ).take(pa.array(order)),
     }
     return pa.table(columns)
+
+
+def _of_windows(parts: Sequence[Array]) -> Array:
+    """The window of each row, from the rows of each."""
+    return np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+
+
+def _ranks(texts: pa.Array) -> Array:
+    return pc.rank(texts, tiebreaker="dense").to_numpy().astype(np.int64)
+
+
+def _of_ended(b: Broker, names: pa.LargeStringArray, window: Array) -> dict[str, pa.Array]:
+    """What rows of ended windows have in common, in the order of their windows."""
+    ended = np.array([(w.end_ns, w.wall_ms, w.feed, w.start_ms, 0) for w in b.windows], _ENDED)
+    rows = picked(ended, window)
+    rows["row_no"] = np.arange(len(rows)) - np.searchsorted(window, window)
+    return _common(b, names, rows) | {
+        "rule": pa.repeat(pa.scalar(WINDOW_RULE), len(rows)),
+        "window_start_ms": _long(rows["start_ms"]),
+        "window_ms": _long(np.full(len(rows), int(b.key["window_ms"]))),
+    }
 
 
 def _counts(counts: Array, labels: tuple[str, ...]) -> pa.Array:
@@ -239,30 +258,28 @@ def _partitions(topics: pa.StringArray) -> pa.Array:
 
 def limiter_stats(b: Broker, names: pa.LargeStringArray) -> pa.Table | None:
     """How near every limiter came to its limit in the ended windows; None without any."""
-    parts = [_nearness(b, names, window) for window in b.windows]
-    parts = [part for part in parts if part.num_rows]
-    return pa.concat_tables(parts) if parts else None
-
-
-def _nearness(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table:
-    e = window.limiters
-    cnxs = window.cnxs if window.max_in_flight > 0 else window.cnxs[:0]
-    threads = window.threads if window.buffer_share > 0 else window.threads[:0]
-    n, rated = len(e) + len(cnxs) + len(threads), np.arange(len(e))
+    of_rates = [w.limiters for w in b.windows]
+    of_cnxs = [w.cnxs if w.max_in_flight > 0 else w.cnxs[:0] for w in b.windows]
+    of_threads = [w.threads if w.buffer_share > 0 else w.threads[:0] for w in b.windows]
+    window = np.concatenate([_of_windows(parts) for parts in (of_rates, of_cnxs, of_threads)])
+    n = len(window)
+    if not n:
+        return None
+    e, cnxs, threads = joined(of_rates), joined(of_cnxs), joined(of_threads)
     kind = np.concatenate(
         [e["kind"], np.full(len(cnxs), L.CONNECTION), np.full(len(threads), L.IO_THREAD)]
     )
-    of_broker = e["kind"] == L.BROKER
-    ids = np.concatenate([np.where(of_broker, b.key["broker"], e["name"]), cnxs["name"]])
+    ids = np.concatenate(
+        [np.where(e["kind"] == L.BROKER, b.key["broker"], e["name"]), cnxs["name"]]
+    )
     texts, numbers = _text(names, ids), pa.array(threads["name"])
-    ranks = pc.rank(texts, tiebreaker="dense").to_numpy().astype(np.int64)
-    order = np.lexsort((np.concatenate([ranks, threads["name"]]), kind))
+    order = np.lexsort((np.concatenate([_ranks(texts), threads["name"]]), kind, window))
 
-    def column(values: Array, absent: Array | None = None, more: int = n - len(e)) -> pa.Array:
+    def column(values: Array, absent: Array | None = None) -> pa.Array:
         """A column of the rate limiters; null for the others."""
         mask = np.ones(n, bool)
-        mask[rated] = False if absent is None else absent
-        filled = np.concatenate([values, np.zeros(more, values.dtype)])
+        mask[: len(e)] = False if absent is None else absent
+        filled = np.concatenate([values, np.zeros(n - len(e), values.dtype)])
         return pa.array(filled, mask=mask)
 
     seconds = int(b.key["window_ms"]) / _MS_PER_S
@@ -272,30 +289,21 @@ def _nearness(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table
     limits = np.concatenate(
         [
             np.ones(len(e), np.int64),
-            np.full(len(cnxs), window.max_in_flight),
-            np.full(len(threads), window.buffer_share),
+            *(np.full(len(p), w.max_in_flight) for w, p in zip(b.windows, of_cnxs, strict=True)),
+            *(np.full(len(p), w.buffer_share) for w, p in zip(b.windows, of_threads, strict=True)),
         ]
     )
     used = levels / limits
     for counted, limit in (("messages", "limit_msgs"), ("bytes", "limit_bytes")):
         on = e[limit] > 0
         share = e[counted] / seconds / np.where(on, e[limit], 1)
-        used[rated] = np.maximum(used[rated], np.where(on, share, 0.0))
+        used[: len(e)] = np.maximum(used[: len(e)], np.where(on, share, 0.0))
     leveled = np.arange(n) < len(e)
     marks, observed, predicted = (
         np.concatenate([part[name] for part in (e, cnxs, threads)])
         for name in ("throttles", "observed_pauses", "predicted_pauses")
     )
-    rows = np.zeros(
-        n, [("ts_mono_ns", "<i8"), ("ts_wall_ms", "<i8"), ("feed", "<i8"), ("row_no", "<i4")]
-    )
-    rows["ts_mono_ns"], rows["ts_wall_ms"] = window.end_ns, window.wall_ms
-    rows["feed"] = window.feed
-    columns = _common(b, names, rows)
-    columns |= {
-        "rule": pa.repeat(pa.scalar(WINDOW_RULE), n),
-        "window_start_ms": _long(np.full(n, window.start_ms)),
-        "window_ms": _long(np.full(n, int(b.key["window_ms"]))),
+    columns = {
         "limiter": _pick(_LIMITERS, kind),
         "limiter_name": pa.concat_arrays([texts, numbers.cast(pa.string())]),
         "messages": column(e["messages"]),
@@ -312,9 +320,8 @@ def _nearness(b: Broker, names: pa.LargeStringArray, window: Window) -> pa.Table
         "max_waiting": column(e["most_waiting"].astype(np.int32)),
         "utilisation": pa.array(used),
     }
-    table = pa.table(columns).take(pa.array(order))
-    number = table.schema.get_field_index("row_no")
-    return table.set_column(number, "row_no", pa.array(np.arange(n, dtype=np.int32)))
+    common, ordered = _of_ended(b, names, window[order]), pa.array(order)
+    return pa.table(common | {name: own.take(ordered) for name, own in columns.items()})
 
 
 def publish_verdicts(b: Broker, names: pa.LargeStringArray) -> pa.Table | None:

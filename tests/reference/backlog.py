@@ -6,19 +6,15 @@ import json
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.reference.order import Record, each_once
-from tests.reference.policies import (
-    full_name,
-    is_the_brokers,
-    namespace_of,
-    without_partition,
-)
+from tests.reference.policies import full_name, is_the_brokers, namespace_of, without_partition
 from tests.reference.wall import SHARED, gathered, play, wall_level
 from tests.reference.wall import Key as WallKey
+from tests.reference.words import words
 
 Row = dict[str, Any]
 Position = tuple[int, int]
@@ -26,26 +22,14 @@ Key = tuple[str, str | None]
 Timed = tuple[int, str]
 """A time and where it comes from."""
 
-OWN = (
-    "producer_created",
-    "producer_closed",
-    "entry_added",
-    "ack",
-    "cursor_state",
-    "cursor_deleted",
-    "ledger_state",
-    "ledger_deleted",
-    "group_state",
+OWN = words(
+    "producer_created producer_closed entry_added ack cursor_state cursor_deleted ledger_state"
+    " ledger_deleted group_state"
 )
 """Kinds that have a topic."""
-TABLES = (
-    "backlog_checks",
-    "backlog_evictions",
-    "backlog_subscriptions",
-    "producer_refusals",
-    "group_lag",
-    "group_states",
-    "lost_messages",
+TABLES = words(
+    "backlog_checks backlog_evictions backlog_subscriptions producer_refusals group_lag"
+    " group_states lost_messages"
 )
 DEDUPLICATION = "pulsar.dedup"
 """The cursor of deduplication: durable, but nobody's subscription."""
@@ -90,41 +74,12 @@ MOST_ROUNDS = 100
 """Rounds of an eviction after which INT_MAX is no bound any more; no topic has so many entries."""
 LARGEST = 2**63 - 1
 """What a count or a sum is at most."""
-_LATER = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "ts_mono_ns",
-    "cnx_id",
-    "client_id",
-    "producer_id",
-    "producer_name",
-    "sequence_id",
-    "entry_bytes",
-    "num_messages",
-    "publish_time_ms",
-    "broker_time_ms",
-    "subscription",
-    "consumer",
-    "ack_cumulative",
-    "durable",
-    "mark_delete",
-    "read_pos",
-    "active",
-    "ledger_entries",
-    "ledger_bytes",
-    "ledger_close_ms",
-    "policy_json",
-    "acked_ranges",
-    "expired_messages",
-    "remarks",
-    "log_start",
-    "unread",
-    "group_state",
-    "client_host",
-    "group_type",
-    "group_epoch",
-    "assignment_epoch",
+_LATER = words(
+    "source_feed cluster broker ts_mono_ns cnx_id client_id producer_id producer_name"
+    " sequence_id entry_bytes num_messages publish_time_ms broker_time_ms subscription consumer"
+    " ack_cumulative durable mark_delete read_pos active ledger_entries ledger_bytes"
+    " ledger_close_ms policy_json acked_ranges expired_messages remarks log_start unread"
+    " group_state client_host group_type group_epoch assignment_epoch"
 )
 
 
@@ -581,10 +536,27 @@ class Quota:
         return self.limit > 0 and timestamp is not None and now > timestamp + self.limit * 1000
 
 
+A = TypeVar("A")
+
+
+def remembered(answer: Callable[..., A]) -> Callable[..., A]:
+    """What documents say is the same until another one is put."""
+
+    def known(self: Policies, *about: str) -> A:
+        key = answer.__name__, *about
+        if key not in self.known:
+            self.known[key] = answer(self, *about)
+        found: A = self.known[key]
+        return found
+
+    return known
+
+
 class Policies:
     """Documents in force in one cluster."""
 
     def __init__(self, params: Mapping[str, Any]) -> None:
+        self.known: dict[tuple[str, ...], Any] = {}
         self._params = params
         self._limits: dict[tuple[str, str], dict[str, Any]] = {}
 
@@ -593,7 +565,9 @@ class Policies:
         scope, name = document["scope"], document["name"]
         name = full_name(name) if scope == "topic" else name
         self._limits[scope, name] = dict(document.get("limits") or {})
+        self.known.clear()
 
+    @remembered
     def setting(self, key: str, broker: str) -> Any:
         """A broker's own value, that for all brokers, the parameter, the default."""
         least = 1 if "Interval" in key else 0
@@ -610,6 +584,7 @@ class Policies:
         seconds: int = math.floor(self.setting("backlogQuotaCheckIntervalInSeconds", broker))
         return seconds * 1000
 
+    @remembered
     def quota(self, kind: str, topic: str, broker: str) -> Quota:
         """The quota of a topic: its own, its namespace's, the broker's."""
         default: str = self.setting("backlogQuotaDefaultRetentionPolicy", broker)
@@ -624,6 +599,7 @@ class Policies:
                 return Quota(limit, quotas[kind].get("policy") or default, scope)
         return Quota(self._of_broker(kind, broker), default, "broker")
 
+    @remembered
     def ttl_s(self, topic: str, broker: str) -> int:
         """Age at which messages expire: the topic's own, its namespace's, the broker's; 0: never."""
         base = without_partition(topic)
@@ -778,11 +754,7 @@ class Topic(WallKey):
     """One key: a topic of a cluster, its clock and passes."""
 
     def __init__(
-        self,
-        cluster: str,
-        topic: str,
-        params: Mapping[str, Any],
-        configured: Sequence[str] = (),
+        self, cluster: str, topic: str, params: Mapping[str, Any], configured: Sequence[str] = ()
     ) -> None:
         super().__init__(cluster, TABLES)
         self._topic = topic
@@ -873,10 +845,7 @@ class Topic(WallKey):
         self._unseen.discard("sizes")
         ledger = record["ledger_id"]
         self.ledgers.state(
-            ledger,
-            record["ledger_entries"],
-            record["ledger_bytes"],
-            record.get("ledger_close_ms"),
+            ledger, record["ledger_entries"], record["ledger_bytes"], record.get("ledger_close_ms")
         )
         self.times.state(record, self.ledgers[ledger].close_ms)
 

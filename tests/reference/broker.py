@@ -755,16 +755,7 @@ class Broker(TwoClocks):
         mark = cnx.flags[kind]
         transition, ended, observed = cnx.unmark(kind, mark, settle_ns, self._stats)
         self._event(
-            cnx,
-            mark,
-            "unmark",
-            transition,
-            rule,
-            ns,
-            wall,
-            feed,
-            observed=observed,
-            exchange=ended,
+            cnx, mark, "unmark", transition, rule, ns, wall, feed, observed=observed, exchange=ended
         )
 
     def _close(

@@ -10,57 +10,21 @@ from typing import Any
 
 from tests.reference.order import Record, each_once
 from tests.reference.wall import Key, gathered, play, wall_level
+from tests.reference.words import words
 
 Row = dict[str, Any]
 
-READ = (
-    "consumer_created",
-    "consumer_closed",
-    "entry_added",
-    "dispatch",
-    "ack",
-    "cursor_state",
-    "cursor_deleted",
+READ = words(
+    "consumer_created consumer_closed entry_added dispatch ack cursor_state cursor_deleted"
 )
 MOST_STORED = 10_000
 """Stored chunks of a topic after a window."""
-TABLES = (
-    "chunk_messages",
-    "chunk_events",
-    "chunk_state",
-    "incomplete_messages",
-    "chunk_topic_stats",
-)
-_LATER = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "ts_mono_ns",
-    "cnx_id",
-    "supports_throttle",
-    "reports_pauses",
-    "io_thread",
-    "principal",
-    "client_id",
-    "producer_id",
-    "producer_name",
-    "sequence_id",
-    "entry_bytes",
-    "num_messages",
-    "uuid",
-    "chunk_id",
-    "num_chunks",
-    "total_chunk_bytes",
-    "payload",
-    "marker_ids",
-    "publish_time_ms",
-    "broker_time_ms",
-    "subscription",
-    "sub_type",
-    "consumer",
-    "ack_cumulative",
-    "durable",
-    "mark_delete",
+TABLES = words("chunk_messages chunk_events chunk_state incomplete_messages chunk_topic_stats")
+_LATER = words(
+    "source_feed cluster broker ts_mono_ns cnx_id supports_throttle reports_pauses io_thread"
+    " principal client_id producer_id producer_name sequence_id entry_bytes num_messages uuid"
+    " chunk_id num_chunks total_chunk_bytes payload marker_ids publish_time_ms broker_time_ms"
+    " subscription sub_type consumer ack_cumulative durable mark_delete"
 )
 
 
@@ -290,8 +254,7 @@ class Consumer:
     ) -> Answer:
         """One chunk delivered."""
         return self.take(
-            Chunk(uuid, chunk_id, num_chunks, position, total_bytes, size, publish_time_ms),
-            now_ms,
+            Chunk(uuid, chunk_id, num_chunks, position, total_bytes, size, publish_time_ms), now_ms
         )
 
     def emptied(self) -> Consumer:
@@ -1094,11 +1057,7 @@ class Topic(Key):
             before = s.held.pop(chunk.position, None)
             self._holds += 1
             s.held[chunk.position] = Held(
-                record,
-                self._now,
-                self._holds,
-                self._now,
-                None if before is None else before.marker,
+                record, self._now, self._holds, self._now, None if before is None else before.marker
             )
             return
         if mode == "marker":
@@ -1156,12 +1115,7 @@ class Topic(Key):
     @staticmethod
     def _orphaned(chunk: Chunk, acks: list[str]) -> Decision:
         return Decision(
-            "SHARED_ORPHAN",
-            chunk.uuid,
-            chunk.chunk_id,
-            chunk.num_chunks,
-            chunk.position,
-            acks=acks,
+            "SHARED_ORPHAN", chunk.uuid, chunk.chunk_id, chunk.num_chunks, chunk.position, acks=acks
         )
 
     def _orphan(

@@ -11,17 +11,13 @@ from typing import Any
 from tests.reference.order import Record, each_once
 from tests.reference.producer_ids import Rules, Sensor, divided, reported, round_half_up, user_of
 from tests.reference.wall import SHARED, wall_level
+from tests.reference.words import words
 
 Row = dict[str, Any]
 Entity = tuple[str | None, str | None]
 """User and client; None for the one that it has not, `DEFAULT` for a default."""
 OWN = ("client_request", "client_rate")
-TABLES = (
-    "client_quota_decisions",
-    "client_quota_verdicts",
-    "client_quota_stats",
-    "client_usage",
-)
+TABLES = words("client_quota_decisions client_quota_verdicts client_quota_stats client_usage")
 TYPES = {
     "produce": "producer_byte_rate",
     "fetch": "consumer_byte_rate",
@@ -35,26 +31,10 @@ MOST_NETWORK = 10
 """Time of network threads for each unit of handler time, from which on it explains nothing."""
 MUTATIONS = {"CREATE_TOPICS": 6, "CREATE_PARTITIONS": 3, "DELETE_TOPICS": 5}
 """The first version that is strict, by request."""
-_LATER = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "ts_mono_ns",
-    "principal",
-    "client_id",
-    "policy_json",
-    "api",
-    "charged_bytes",
-    "handler_time_ns",
-    "mutations",
-    "throttle_ms",
-    "exempt",
-    "quota_type",
-    "value_milli",
-    "topic_bytes",
-    "bound_milli",
-    "throttle_avg_milli",
-    "api_version",
+_LATER = words(
+    "source_feed cluster broker ts_mono_ns principal client_id policy_json api charged_bytes"
+    " handler_time_ns mutations throttle_ms exempt quota_type value_milli topic_bytes"
+    " bound_milli throttle_avg_milli api_version"
 )
 
 

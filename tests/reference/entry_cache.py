@@ -13,25 +13,16 @@ from tests.reference.order import Record, in_order
 from tests.reference.two_clocks import NS_PER_MS, TwoClocks
 from tests.reference.two_clocks import play as play_between
 from tests.reference.wall import gathered
+from tests.reference.words import words
 
 Row = dict[str, Any]
 Position = tuple[int, int]
 """Ledger and entry."""
 
 TABLES = ("cache_stats", "cache_evictions", "cache_reads")
-READ = (
-    "broker_started",
-    "entry_added",
-    "dispatch",
-    "entry_read",
-    "entry_released",
-    "replay_queued",
-    "entry_invalidated",
-    "cursor_state",
-    "cursor_deleted",
-    "ledger_deleted",
-    "policy",
-    "gap",
+READ = words(
+    "broker_started entry_added dispatch entry_read entry_released replay_queued"
+    " entry_invalidated cursor_state cursor_deleted ledger_deleted policy gap"
 )
 MIB = 1_048_576
 TRIGGER = 0.98
@@ -88,16 +79,9 @@ DEFAULTS: dict[str, Any] = {
     "idle_state_ms": 3_600_000,
     "extra_outputs": (),
 }
-SWITCHES = (
-    "policy",
-    "duplicate_insert",
-    "extend_recently_accessed",
-    "time_pass_pending",
-    "decrement_on_mark_delete",
-    "settings_applied_at_start",
-    "release_event",
-    "grace_ms",
-    "storage_reads",
+SWITCHES = words(
+    "policy duplicate_insert extend_recently_accessed time_pass_pending decrement_on_mark_delete"
+    " settings_applied_at_start release_event grace_ms storage_reads"
 )
 """Version parameters, in every row."""
 REQUEUES, STASHES = "expected_reads", "expected_reads_stash"
@@ -814,28 +798,10 @@ class Variant:
 
 # -- future ---------------------------------------------------------------------------------
 
-_LATER = (
-    "source_feed",
-    "ts_wall_ms",
-    "cnx_id",
-    "producer_name",
-    "sequence_id",
-    "entry_bytes",
-    "num_messages",
-    "uuid",
-    "chunk_id",
-    "num_chunks",
-    "total_chunk_bytes",
-    "publish_time_ms",
-    "broker_time_ms",
-    "subscription",
-    "sub_type",
-    "consumer",
-    "durable",
-    "mark_delete",
-    "read_pos",
-    "active",
-    "policy_json",
+_LATER = words(
+    "source_feed ts_wall_ms cnx_id producer_name sequence_id entry_bytes num_messages uuid"
+    " chunk_id num_chunks total_chunk_bytes publish_time_ms broker_time_ms subscription sub_type"
+    " consumer durable mark_delete read_pos active policy_json"
 )
 
 
@@ -1343,16 +1309,9 @@ def _shown(cache: Cache) -> Row:
 def _carry_counts(old: Cache, new: Cache) -> None:
     """What the open window and the whole trace have counted outlives a restart."""
     new.counts, new.held = old.counts, old.held
-    for name in (
-        "ended",
-        "passes_size",
-        "entries_visited",
-        "max_used",
-        "evicted_wanted_bytes",
-        "passes",
-        "work",
-        "most_used",
-        "most_wanted",
+    for name in words(
+        "ended passes_size entries_visited max_used evicted_wanted_bytes passes work most_used"
+        " most_wanted"
     ):
         setattr(new, name, getattr(old, name))
 

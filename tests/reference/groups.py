@@ -8,6 +8,7 @@ from typing import Any
 
 from tests.reference import backlog as base
 from tests.reference.backlog import SIZE, TIME, Record, Row
+from tests.reference.words import words
 
 TABLES = ("group_lag", "group_states", "lost_messages")
 YEAR_2000_MS = 946_684_800_000
@@ -293,23 +294,10 @@ class Partition(base.Topic):
             "group_type": group.type,
         }
         row |= dict.fromkeys(
-            (
-                "lag",
-                "lag_records",
-                "lag_bytes",
-                "age_s",
-                "age_state",
-                "oldest_timestamp_ms",
-                "limit_s",
-                "limit_bytes",
-                "time_usage",
-                "size_usage",
-                "lag_growth",
-                "commit_rate",
-                "time_to_drain_s",
-                "time_to_loss_s",
-                "client_id",
-                "client_host",
+            words(
+                "lag lag_records lag_bytes age_s age_state oldest_timestamp_ms limit_s"
+                " limit_bytes time_usage size_usage lag_growth commit_rate time_to_drain_s"
+                " time_to_loss_s client_id client_host"
             )
         )
         if state in ("ahead", "committed", *HELD):

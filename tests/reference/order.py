@@ -6,59 +6,21 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tests.reference.words import words
+
 Record = dict[str, Any]
 
-KINDS = (
-    "broker_started",
-    "connection_opened",
-    "connection_closed",
-    "producer_created",
-    "producer_closed",
-    "consumer_created",
-    "consumer_closed",
-    "publish",
-    "entry_added",
-    "reads_paused",
-    "reads_resumed",
-    "throttle_receipt",
-    "send_timeout",
-    "dispatch",
-    "ack",
-    "entry_read",
-    "entry_released",
-    "replay_queued",
-    "entry_invalidated",
-    "cursor_state",
-    "cursor_deleted",
-    "ledger_state",
-    "ledger_deleted",
-    "produce_batch",
-    "producer_id_assigned",
-    "policy",
-    "gap",
-    "group_state",
-    "publish_digest",
-    "client_request",
-    "client_rate",
+KINDS = words(
+    "broker_started connection_opened connection_closed producer_created producer_closed"
+    " consumer_created consumer_closed publish entry_added reads_paused reads_resumed"
+    " throttle_receipt send_timeout dispatch ack entry_read entry_released replay_queued"
+    " entry_invalidated cursor_state cursor_deleted ledger_state ledger_deleted produce_batch"
+    " producer_id_assigned policy gap group_state publish_digest client_request client_rate"
 )
-_OTHERS = (
-    "source_feed",
-    "ts_wall_ms",
-    "cnx_id",
-    "supports_throttle",
-    "reports_pauses",
-    "io_thread",
-    "producer_id",
-    "producer_name",
-    "sequence_id",
-    "entry_bytes",
-    "num_messages",
-    "publish_time_ms",
-    "request_id",
-    "policy_json",
-    "gap_from_mono_ns",
-    "gap_from_wall_ms",
-    "dropped",
+_OTHERS = words(
+    "source_feed ts_wall_ms cnx_id supports_throttle reports_pauses io_thread producer_id"
+    " producer_name sequence_id entry_bytes num_messages publish_time_ms request_id policy_json"
+    " gap_from_mono_ns gap_from_wall_ms dropped"
 )
 
 

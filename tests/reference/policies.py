@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 PER_TOPIC = ("maxPublishRatePerTopicInMessages", "maxPublishRatePerTopicInBytes")
 WHOLE_BROKER = ("brokerPublisherThrottlingMaxMessageRate", "brokerPublisherThrottlingMaxByteRate")
 RECEIPT_WAIT = "throttleProducerReceiptWaitTimeMillis"
 PUBLISH = ("publishRateInMsgs", "publishRateInBytes")
+MOST_NAMES = 1000
+"""Of which is remembered what they say: traces have few."""
 Source = tuple[str, str]
 Rates = tuple[int, int]
 
@@ -25,20 +28,24 @@ def source_of(document: Mapping[str, Any]) -> Source:
     return scope, full_name(name) if scope == "topic" else name
 
 
+@lru_cache(MOST_NAMES)
 def without_partition(topic: str) -> str:
     return re.sub(r"-partition-\d+$", "", topic)
 
 
+@lru_cache(MOST_NAMES)
 def partition_of(topic: str) -> int | None:
     found = re.search(r"-partition-(\d+)$", topic)
     return int(found.group(1)) if found else None
 
 
+@lru_cache(MOST_NAMES)
 def namespace_of(topic: str) -> str | None:
     found = re.match(r"^[a-z-]+://([^/]+/[^/]+)/", topic)
     return found.group(1) if found else None
 
 
+@lru_cache(MOST_NAMES)
 def is_the_brokers(topic: str) -> bool:
     """A topic that the broker keeps for itself: by its name, or all of a namespace."""
     local = without_partition(topic).rsplit("/", 1)[-1]

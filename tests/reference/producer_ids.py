@@ -13,6 +13,7 @@ import mmh3
 from tests.reference.order import Record, each_once
 from tests.reference.wall import SHARED, gathered, play, wall_level
 from tests.reference.wall import Key as WallKey
+from tests.reference.words import words
 
 Row = dict[str, Any]
 Key = tuple[str, str, str]
@@ -46,19 +47,9 @@ DEFAULTS: dict[str, Any] = {
     "idle_state_ms": 3_600_000,
 }
 LONG_MAX, INT_MAX = 2**63 - 1, 2**31 - 1
-_LATER = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "ts_mono_ns",
-    "principal",
-    "client_id",
-    "producer_id",
-    "producer_name",
-    "sequence_id",
-    "entry_bytes",
-    "num_messages",
-    "policy_json",
+_LATER = words(
+    "source_feed cluster broker ts_mono_ns principal client_id producer_id producer_name"
+    " sequence_id entry_bytes num_messages policy_json"
 )
 
 

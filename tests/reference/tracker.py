@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-TYPES = (
-    "ConnectionMaxPendingPublishRequestsExceeded",
-    "IOThreadMaxPendingPublishBytesExceeded",
-    "TopicPublishRate",
-    "ResourceGroupPublishRate",
-    "BrokerPublishRate",
-    "ConnectionOutboundBufferFull",
-    "ConnectionPauseReceivingCooldownRateLimit",
+from tests.reference.words import words
+
+TYPES = words(
+    "ConnectionMaxPendingPublishRequestsExceeded IOThreadMaxPendingPublishBytesExceeded"
+    " TopicPublishRate ResourceGroupPublishRate BrokerPublishRate ConnectionOutboundBufferFull"
+    " ConnectionPauseReceivingCooldownRateLimit"
 )
 UNKNOWN = "Unknown"
 """Beside the broker's types: an observed pause for which no limit is known."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +29,25 @@ def files_of(packed: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, dict[str, 
             yield name, file
 
 
-def tables_of(packed: Iterable[pa.RecordBatch], folder: Path) -> dict[str, pa.Table]:
-    """The rows of the files that rows of PACKED list, by table."""
+def tables_of(
+    packed: Iterable[pa.RecordBatch], folder: Path, columns: Sequence[str] | None = None
+) -> dict[str, pa.Table]:
+    """The rows of the files that rows of PACKED list, by table; with all columns, or those of these
+    that a table has."""
     found: dict[str, list[pa.Table]] = {name: [] for name in WRITES}
     for name, file in files_of(packed):
-        found[name].append(pq.ParquetFile(folder / name / file["path"]).read())
+        found[name].append(pq.ParquetFile(folder / name / file["path"]).read(columns))
     return {
         name: pa.concat_tables(parts) if parts else pa.table({}) for name, parts in found.items()
     }
 
 
 def archived(
-    batches: Iterable[pa.RecordBatch], folder: Path, blind_ms: Mapping[str, int]
+    batches: Iterable[pa.RecordBatch],
+    folder: Path,
+    blind_ms: Mapping[str, int],
+    columns: Sequence[str] | None = None,
 ) -> dict[str, list[dict[str, Any]]]:
-    """The rows of tables of a task of the archive alone."""
-    tables = tables_of(file_writer(target(folder, blind_ms))(iter(batches)), folder)
+    """The rows of tables of a task of the archive alone; see `tables_of`."""
+    tables = tables_of(file_writer(target(folder, blind_ms))(iter(batches)), folder, columns)
     return {name: table.to_pylist() for name, table in tables.items()}

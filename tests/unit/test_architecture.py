@@ -6,7 +6,7 @@ import ast
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -25,10 +25,16 @@ def test_every_folder_introduces_itself() -> None:
         assert "mport" in text, path
 
 
-def private_names(path: Path) -> Iterator[str]:
+@cache
+def of_tests(path: Path) -> tuple[list[str], list[str]]:
+    """The private names that a file uses, and the test files from which it imports."""
+    tree = walked(path.read_text("utf-8"))
+    return sorted(private_names(tree)), list(imports_of_tests(tree))
+
+
+def private_names(tree: Sequence[ast.AST]) -> Iterator[str]:
     """The private names of `app`, `state` and `udfs` that a file imports, or takes from what it
     has imported from there."""
-    tree = walked(path.read_text("utf-8"))
     known: set[str] = set()
     for node in tree:
         names: list[ast.alias] = []
@@ -60,7 +66,7 @@ def _is_private(name: str) -> bool:
 
 def test_tests_use_public_names() -> None:
     found = {
-        str(path.relative_to(ROOT)): sorted(private_names(path))
+        str(path.relative_to(ROOT)): of_tests(path)[0]
         for path in sorted((ROOT / "tests").rglob("*.py"))
     }
     assert {name: names for name, names in found.items() if names} == {}
@@ -80,7 +86,7 @@ patch("app.cli.@settings")
 """
     path = tmp_path / "test_it.py"
     path.write_text(text.replace("@", "_"), "utf-8")
-    assert sorted(private_names(path)) == [
+    assert of_tests(path)[0] == [
         name.replace("@", "_")
         for name in (
             "@answers",
@@ -94,15 +100,20 @@ patch("app.cli.@settings")
 
 def test_what_tests_share_is_in_no_test_file() -> None:
     found = [
-        f"{path.relative_to(ROOT)}: {node.module}"
+        f"{path.relative_to(ROOT)}: {module}"
         for folder in ("tests", "benchmarks")
         for path in sorted((ROOT / folder).rglob("*.py"))
-        for node in walked(path.read_text("utf-8"))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tests"
-        for name in ((node.module or "").split(".")[-1], *(alias.name for alias in node.names))
-        if name.startswith("test_")
+        for module in of_tests(path)[1]
     ]
     assert found == []
+
+
+def imports_of_tests(tree: Sequence[ast.AST]) -> Iterator[str]:
+    """The test files from which a file imports."""
+    for node in tree:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tests":
+            names = (node.module or "").split(".")[-1], *(alias.name for alias in node.names)
+            yield from (node.module or "" for name in names if name.startswith("test_"))
 
 
 def last_name(called: ast.expr) -> str:
@@ -262,6 +273,7 @@ GUARD = re.compile(r"(contextlib\.)?suppress\(|noted\(")
 """What takes the error of what is gone, beside `try`."""
 LOOKING = ("stat", "lstat", "getsize", "getmtime")
 READING = (*LOOKING, "read_text", "read_bytes", "open", "rename", "unlink")
+ACCESSES = {*LISTING, *READING, "walk", "rmtree", "exists", "is_file"}
 SHIPPED_FILES = "a folder that ships with the code"
 ANY_ACCESS = re.compile(
     r"iterdir|glob|listdir|scandir|walk|stat|getsize|getmtime|unlink|rmtree|exists|is_file"
@@ -284,28 +296,28 @@ def unguarded(text: str) -> Iterator[str]:
     """
     if not ANY_ACCESS.search(text):
         return
-    tree = ast.parse(text)
+    every = walked(text)
     bears = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in every
         if (isinstance(node, ast.Try) and any(map(_catches, node.handlers)))
         or (isinstance(node, ast.With) and GUARD.match(ast.unparse(node.items[0])))
         for line in node.body
         for inner in ast.walk(line)
     }
-    for call, name, _ in _method_calls(tree):
-        shown, options = ast.unparse(call), {keyword.arg for keyword in call.keywords}
+    for call, name, on in _method_calls(every, ACCESSES):
+        options = {keyword.arg for keyword in call.keywords}
         if (
             name in LISTING
-            or shown.startswith("os.walk(")
+            or (name, on) == ("walk", "os")
             or (name in LOOKING and id(call) not in bears)
             or (name == "unlink" and "missing_ok" not in options and id(call) not in bears)
             or (name == "rmtree" and "ignore_errors" not in options)
         ):
-            yield shown
-    for function in ast.walk(tree):
+            yield ast.unparse(call)
+    for function in every:
         if isinstance(function, ast.FunctionDef):
-            calls = list(_method_calls(function))
+            calls = list(_method_calls(ast.walk(function), ACCESSES))
             asked = {on for _, name, on in calls if name in ("exists", "is_file")}
             for call, name, on in calls:
                 if name in READING and on in asked and id(call) not in bears:
@@ -317,11 +329,15 @@ def _catches(handler: ast.ExceptHandler) -> bool:
     return handler.type is None or re.search(r"\b(OSError|FileNotFoundError)\b", caught) is not None
 
 
-def _method_calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str, str]]:
-    """Each call of a method or of a module's function, with its name and what it is called on."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            yield node, node.func.attr, ast.unparse(node.func.value)
+def _method_calls(
+    every: Iterable[ast.AST], names: Container[str]
+) -> Iterator[tuple[ast.Call, str, str]]:
+    """Each call of a method or of a module's function of these names, with its name and what it is
+    called on."""
+    for node in every:
+        if isinstance(node, ast.Call) and isinstance(called := node.func, ast.Attribute):
+            is_one = called.attr in names
+            yield from [(node, called.attr, ast.unparse(called.value))] if is_one else []
 
 
 def test_what_was_listed_may_be_gone() -> None:
@@ -359,17 +375,17 @@ def unnamed(text: str) -> Iterator[str]:
     """Writes of whole files whose error, that of an open file, nobody gives a name."""
     if not re.search("write_(text|bytes)", text):
         return
-    tree = ast.parse(text)
+    every = walked(text)
     told = {
         id(inner)
-        for node in ast.walk(tree)
+        for node in every
         if isinstance(node, ast.Try)
         and any("OSError" in ast.unparse(each.type) for each in node.handlers if each.type)
         for line in node.body
         for inner in ast.walk(line)
     }
-    for call, name, _ in _method_calls(tree):
-        if name in ("write_text", "write_bytes") and id(call) not in told:
+    for call, _, _ in _method_calls(every, ("write_text", "write_bytes")):
+        if id(call) not in told:
             yield ast.unparse(call)
 
 
@@ -405,8 +421,9 @@ def yaml_used(path: Path) -> set[str]:
     """What a module takes of yaml, its own functions that read excepted."""
     found: set[str] = set()
     for node in nodes(path):
-        if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "yaml":
-            found.add(node.attr)
+        if isinstance(node, ast.Attribute):
+            of_yaml = isinstance(node.value, ast.Name) and node.value.id == "yaml"
+            found |= {node.attr} if of_yaml else set()
         elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "yaml":
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.Import):

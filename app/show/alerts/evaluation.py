@@ -212,7 +212,7 @@ def summary(rule: Rule, change: AlertChange) -> str:
     }
     try:
         return rule.summary.format_map(words)
-    except (KeyError, IndexError, ValueError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise UserError(
             f"alert rule {rule.name}: summary: {error} cannot be filled in;"
             f" allowed: {', '.join(words)}"

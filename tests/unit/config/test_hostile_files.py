@@ -29,6 +29,7 @@ from app.setup.validate import validate
 from app.show.alerts.rule_files import rules_of
 from app.show.policy.policy_command import check, documents_of
 from app.whatif.policy_test.cases import test_policies as play
+from tests.reference.words import words
 
 BOMB = "\n".join(
     ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
@@ -398,17 +399,10 @@ VALUES = st.recursive(
 )
 KEYS = st.sampled_from(
     [
-        "scope",
-        "name",
-        "limits",
-        "publishRateInMsgs",
-        "backlog_quota",
-        "message_age",
-        "limitTime",
-        "policy",
-        "resource_group",
-        "producer_ids_rate",
-        "managedLedgerCacheSizeMB",
+        *words(
+            "scope name limits publishRateInMsgs backlog_quota message_age limitTime policy"
+            " resource_group producer_ids_rate managedLedgerCacheSizeMB"
+        )
     ]
 )
 DOCUMENTS = st.recursive(
@@ -435,20 +429,10 @@ def test_any_value_in_a_policy_is_taken_or_refused(tmp_path_factory, documents: 
     st.dictionaries(
         st.sampled_from(
             [
-                "warehouse",
-                "source",
-                "policies",
-                "policy_files",
-                "shadows",
-                "queries",
-                "alerts",
-                "owners",
-                "rate_limits",
-                "backlog",
-                "chunks",
-                "metrics",
-                "stats_window_ms",
-                "allowed_lateness_ms",
+                *words(
+                    "warehouse source policies policy_files shadows queries alerts owners"
+                    " rate_limits backlog chunks metrics stats_window_ms allowed_lateness_ms"
+                )
             ]
         ),
         VALUES,

@@ -112,10 +112,7 @@ def test_the_example_policies_are_valid() -> None:
             "c.yaml: metrics.refresh_s: '1500ms' is not a whole number of seconds, nor a duration"
             " such as 10s",
         ),
-        (
-            "shards: 5m",
-            "c.yaml: shards: '5m' is not a whole number",
-        ),
+        ("shards: 5m", "c.yaml: shards: '5m' is not a whole number"),
         (
             "trigger_ms: 99999999999999999999d",
             "c.yaml: trigger_ms: '99999999999999999999d' is not a whole number"
@@ -464,11 +461,7 @@ def test_the_jobs_are_those_that_the_feeds_can_fill(
 def test_overrides_are_merged_key_by_key(load: Load) -> None:
     load("source: {format: files, path: in}\nwarehouse: w")
     settings = load_settings(Path("c.yaml"), {"warehouse": "x", "source": {"path": "other"}})
-    assert (settings.warehouse, settings.feed.format, settings.feed.path) == (
-        "x",
-        "files",
-        "other",
-    )
+    assert (settings.warehouse, settings.feed.format, settings.feed.path) == ("x", "files", "other")
 
 
 KAFKA = """

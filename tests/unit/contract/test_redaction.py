@@ -32,7 +32,6 @@ NAMES = [
 ]
 
 
-@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     "value",
     [
@@ -74,11 +73,14 @@ NAMES = [
     ],
     ids=["first", "spaces", "nested", "no json", "an open string", "byte order mark"],
 )
-def test_no_text_of_a_payload_is_kept(name: str, value: str, form: str) -> None:
-    raw = form.format(name, value)
-    kept = redact(raw.encode()).decode()
-    assert TEXT[:8] not in kept and ESCAPED[:24] not in kept
-    assert "characters left out, CRC-32" in kept
+def test_no_text_of_a_payload_is_kept(value: str, form: str) -> None:
+    kept = {name: redact(form.format(name, value).encode()).decode() for name in NAMES}
+    wrong = {
+        name: text
+        for name, text in kept.items()
+        if TEXT[:8] in text or ESCAPED[:24] in text or "characters left out, CRC-32" not in text
+    }
+    assert wrong == {}
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
@@ -207,7 +209,8 @@ size = int(sys.argv[1]) << 20
 for warm in (1, 0):
     for kind in ("taken", "refused", "no base64", "escaped", "unclosed", "brackets", "quotes",
                  "unicode", "topic"):
-        lines = [line_of(kind, 1000 if warm else size), *small, b"{", *[b'{"a": 1}'] * 20_000]
+        others = 20_000 if kind == "taken" or not warm else 10
+        lines = [line_of(kind, 1000 if warm else size), *small, b"{", *[b'{"a": 1}'] * others]
         expected = len(lines)
         open("/proc/self/clear_refs", "w").write("5")  # the peak begins anew
         before = bytes_of("VmRSS")

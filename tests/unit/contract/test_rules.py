@@ -307,11 +307,7 @@ def test_a_policy_with_an_unknown_limit_holds_without_it() -> None:
         {
             "scope": "broker",
             "name": "*",
-            "limits": {
-                "newInTheNextRelease": 1,
-                "alsoNew": "x",
-                "managedLedgerCacheSizeMB": 8,
-            },
+            "limits": {"newInTheNextRelease": 1, "alsoNew": "x", "managedLedgerCacheSizeMB": 8},
         }
     )
     bad_too = {"entry_bytes": -1}

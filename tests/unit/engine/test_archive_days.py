@@ -39,7 +39,7 @@ def written(folder: Path, days: list[int]) -> dict[date, list[int]]:
     packed = file_writer(target(folder, dict.fromkeys(JOBS, 0)))(iter([raw]))
     for name, file in files_of(packed):
         if name == "events":
-            table = pq.ParquetFile(folder / name / file["path"]).read()
+            table = pq.ParquetFile(folder / name / file["path"]).read(["ts_wall_ms"])
             own = [ms // DAY_MS for ms in table.column("ts_wall_ms").to_pylist()]
             assert found.setdefault(date.fromisoformat(file["day"]), own) is own
     return found

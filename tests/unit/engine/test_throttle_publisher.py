@@ -18,6 +18,7 @@ from app.errors import UserError
 from app.run.failures import Passing, failure, without_secrets
 from app.setup.validate import unset_variables
 from app.sources.ports import WrongAnswer
+from tests.reference.words import words
 from tests.support.servers.kafka_port import port, says
 from tests.support.throttle_publisher import command
 from tests.support.throttle_rows import TOPIC, frame
@@ -103,12 +104,9 @@ def test_a_reused_request_id_has_another_key() -> None:
 def test_names_that_are_not_ascii_and_every_reason_come_back() -> None:
     (record,) = told(command(producer_name='ü"\u2028\n'))
     assert json.loads(record["value"])["producer_name"] == 'ü"\u2028\n'
-    reasons = (
-        "TopicProduceQuotaExceeded",
-        "ResourceGroupProduceQuotaExceeded",
-        "ConnectionPendingMessagesBreach",
-        "MessageBufferSizeBreach",
-        "BrokerProduceQuotaExceeded",
+    reasons = words(
+        "TopicProduceQuotaExceeded ResourceGroupProduceQuotaExceeded"
+        " ConnectionPendingMessagesBreach MessageBufferSizeBreach BrokerProduceQuotaExceeded"
     )
     found = told(*(command(reason=reason, row_no=n) for n, reason in enumerate(reasons)))
     assert [json.loads(r["value"])["reason_number"] for r in found] == [0, 1, 2, 3, 4]
@@ -117,11 +115,7 @@ def test_names_that_are_not_ascii_and_every_reason_come_back() -> None:
 
 def test_other_field_numbers_reach_the_header() -> None:
     settings = load_settings(
-        None,
-        {
-            "rate_limits": PIP,
-            "throttle_feed": {**ON, "fields": {"pause_for_millis": 9}},
-        },
+        None, {"rate_limits": PIP, "throttle_feed": {**ON, "fields": {"pause_for_millis": 9}}}
     )
     assert settings.throttle_feed is not None
     fields = settings.throttle_feed.fields.numbers()

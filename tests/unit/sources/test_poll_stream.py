@@ -80,9 +80,7 @@ def test_a_folder_that_was_moved_is_not_read_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("at_ms", "seq"),
-    [(50, 9), (200, 0)],
-    ids=["the clock was set back", "the memory was deleted"],
+    ("at_ms", "seq"), [(50, 9), (200, 0)], ids=["the clock was set back", "the memory was deleted"]
 )
 def test_a_poll_after_a_mishap_is_read(tmp_path: Path, at_ms: int, seq: int) -> None:
     write(tmp_path, "kafka_groups.a", 90, 0)
@@ -171,10 +169,7 @@ def test_what_the_last_batch_left_is_forgotten_where_it_is_gone(tmp_path: Path) 
     ],
 )
 def test_polls_share_keys_with_a_source_of_the_same_jobs(
-    make_settings: Callable[..., Settings],
-    streamed: str | None,
-    jobs: list[str],
-    waiting: set[str],
+    make_settings: Callable[..., Settings], streamed: str | None, jobs: list[str], waiting: set[str]
 ) -> None:
     polls = {"format": "kafka_groups", "options": {"kafka.bootstrap.servers": "k:9"}}
     feeds = [polls] if streamed is None else [{"format": streamed, "path": "/in"}, polls]

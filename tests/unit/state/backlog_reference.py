@@ -6,11 +6,7 @@ import gzip
 import json
 from typing import Any
 
-from tests.unit.state.backlog_trace import (
-    T0,
-    quota_of,
-    record,
-)
+from tests.unit.state.backlog_trace import T0, quota_of, record
 from tests.unit.state.recorded import VECTORS as FOLDER
 
 RECORDED = "backlog-precise-4.2.4.jsonl.gz"

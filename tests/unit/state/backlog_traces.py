@@ -8,6 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.reference.words import words
 from tests.unit.state.drawn_trace import (
     BROKERS,
     EVERYWHERE,
@@ -19,25 +20,15 @@ from tests.unit.state.drawn_trace import (
 )
 from tests.unit.state.trace import START_MS
 
-TOPICS = (
-    "persistent://t/a/x",
-    "persistent://t/a/x",
-    "persistent://t/a/p-partition-0",
-    "persistent://t/a/p-partition-1",
-    "persistent://t/b/y",
-    "orders-partition-0",
-    "non-persistent://t/a/n",
-    "persistent://t/a/__change_events-partition-0",
+TOPICS = words(
+    "persistent://t/a/x persistent://t/a/x persistent://t/a/p-partition-0"
+    " persistent://t/a/p-partition-1 persistent://t/b/y orders-partition-0"
+    " non-persistent://t/a/n persistent://t/a/__change_events-partition-0"
 )
 NAMESPACES = ("t/a", "t/a", "t/b")
-POLICY_TOPICS = (
-    "persistent://t/a/x",
-    "t/a/x",
-    "persistent://t/a/p",
-    "t/a/p",
-    "persistent://t/b/y",
-    "orders",
-    "persistent://t/a/p-partition-0",
+POLICY_TOPICS = words(
+    "persistent://t/a/x t/a/x persistent://t/a/p t/a/p persistent://t/b/y orders"
+    " persistent://t/a/p-partition-0"
 )
 SUBSCRIPTIONS = (
     "s",
@@ -50,11 +41,8 @@ SUBSCRIPTIONS = (
     "pulsar.repl.west",
     "__compaction",
 )
-RETENTIONS = (
-    "consumer_backlog_eviction",
-    "producer_request_hold",
-    "consumer_backlog_eviction",
-    "producer_exception",
+RETENTIONS = words(
+    "consumer_backlog_eviction producer_request_hold consumer_backlog_eviction producer_exception"
 )
 STEPS_MS = (
     *(0,) * 8,

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tests.support.effort import SLOW
 from tests.unit.state.contract.jobs import JOBS, Rows, Sample
 from tests.unit.state.shipping import Row, params_of
 
 RUNNER = ["core"]
+MOST_PIECES = 300
+"""Of a trace that is longer a piece is more than a record, without --slow."""
 
 
 def judge(
@@ -27,6 +30,9 @@ def judge(
     if RUNNER[0] == "reference":
         return JOBS[job].in_order(JOBS[job].judge(by))
     read = JOBS[job].read(records)
-    in_pieces = RUNNER[0] == "core in pieces"
-    timed = sorted(read, key=lambda r: r["ts_wall_ms"]) if in_pieces else read
-    return JOBS[job].play([[r] for r in timed] if in_pieces else [timed], by)
+    if RUNNER[0] == "core":
+        return JOBS[job].play([read], by)
+    timed = sorted(read, key=lambda r: r["ts_wall_ms"])
+    length = 1 if SLOW else -(-len(timed) // MOST_PIECES)
+    pieces = [timed[first : first + length] for first in range(0, len(timed), length)]
+    return JOBS[job].play(pieces, by)

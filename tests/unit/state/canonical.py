@@ -9,20 +9,15 @@ from state.engine.records import FLAGS, NULL
 from state.rate_limits import shard
 from state.rate_limits.broker import Broker
 from state.rate_limits.shard import COLUMNS, NAME_COLUMNS
+from tests.reference.words import words
 from tests.unit.state.shipping import params_of
 
 _NOT_COMPARED = frozenset(
     {
-        "free_waiting",
-        "free_flight",
-        "waiting_used",
-        "flight_used",
-        "timer_order",
-        "rows",
-        "verdict_rows",
-        "snapshots",
-        "snapshot_topics",
-        "command_rows",
+        *words(
+            "free_waiting free_flight waiting_used flight_used timer_order rows verdict_rows"
+            " snapshots snapshot_topics command_rows"
+        )
     }
 )
 """Where things lie in the arrays, and counters that only order other things."""
@@ -133,22 +128,10 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
         limiters[limiter(i)] = {
             **_plain(
                 e,
-                (
-                    "limit_msgs",
-                    "limit_bytes",
-                    "built",
-                    "used_ns",
-                    "charged",
-                    "messages",
-                    "bytes",
-                    "has_least",
-                    "least_msgs",
-                    "least_bytes",
-                    "throttles",
-                    "most_waiting",
-                    "observed_pauses",
-                    "predicted_pauses",
-                    "tasks",
+                words(
+                    "limit_msgs limit_bytes built used_ns charged messages bytes has_least"
+                    " least_msgs least_bytes throttles most_waiting observed_pauses"
+                    " predicted_pauses tasks"
                 ),
             ),
             "throttled_before": bool(e["throttled_before"]) and bool(e["built"] or e["waiting"]),
@@ -173,19 +156,9 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
             f
             for f in e.dtype.names
             if f
-            not in (
-                "name",
-                "first_link",
-                "snapshot",
-                "thread",
-                "mark_producer",
-                "mark_topic",
-                "mark_thread",
-                "opened",
-                "flag_mark",
-                "look",
-                "first_mark",
-                "last_mark",
+            not in words(
+                "name first_link snapshot thread mark_producer mark_topic mark_thread opened"
+                " flag_mark look first_mark last_mark"
             )
         ]
         cnxs[cnx(c)] = {

@@ -101,25 +101,7 @@ KINDS = (
     "stray",
     "gap",
 )
-BOUNDS = (
-    0,
-    1,
-    1,
-    2,
-    2,
-    3.3,
-    3.3,
-    0.5,
-    5,
-    10,
-    50,
-    1e-7,
-    1e13,
-    9_007_199_254_740_993,
-    -1,
-    0.1,
-    0.25,
-)
+BOUNDS = (0, 1, 1, 2, 2, 3.3, 3.3, 0.5, 5, 10, 50, 1e-7, 1e13, 9_007_199_254_740_993, -1, 0.1, 0.25)
 PARAMS: dict[str, tuple[Any, ...]] = {
     "producer.id.quota.window.num": (11, 1, 2, 3),
     "producer.id.quota.window.size.seconds": (1, 1, 2, 3, 10),

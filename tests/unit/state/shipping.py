@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,12 @@ Row = dict[str, Any]
 
 def params_of(job: str, **own: Any) -> dict[str, Any]:
     """All parameters of a core: the defaults of its declaration, and `own` in their place."""
-    return {**Settings().job_params(job), **own}
+    return {**_defaults(job), **own}
+
+
+@cache
+def _defaults(job: str) -> dict[str, Any]:
+    return Settings().job_params(job)
 
 
 def column(name: str, records: Sequence[Row]) -> pa.Array:
@@ -86,10 +92,9 @@ def called(
         call([blob(batch)] if batch else [])
         latest = max([latest, *[r["ts_wall_ms"] for r in batch if r["ts_wall_ms"] is not None]])
         stream = max(latest - idle_advance_ms, 0)
-    call([])
     if until_ms is not None:
         stream = until_ms
-        call([])
+    call([])
     return rows
 
 

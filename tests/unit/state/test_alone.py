@@ -52,13 +52,7 @@ def test_a_pause_is_counted_up_to_the_end_of_the_history() -> None:
 
 @pytest.mark.parametrize(
     ("amount", "limit", "throttled"),
-    [
-        (LARGEST - 1, LARGEST, 0),
-        (LARGEST, LARGEST, 1),
-        (0, 1, 0),
-        (1, 1, 1),
-        (1, 2, 0),
-    ],
+    [(LARGEST - 1, LARGEST, 0), (LARGEST, LARGEST, 1), (0, 1, 0), (1, 1, 1), (1, 2, 0)],
 )
 def test_the_balance_must_stay_above_zero(amount: int, limit: int, throttled: int) -> None:
     assert effect(trace([(0, PUBLISH, amount)]), limit, Rules()).publishes == throttled

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.reference.job import judge
+from tests.reference.words import words
 from tests.unit.state.trace import PARAMS, START_MS, START_NS, play, publish, record
 from tests.unit.state.traces import document
 
@@ -342,19 +343,9 @@ def test_a_client_that_does_not_know_the_command_has_a_row_without_one(runner: s
         for r in rows["throttle_events"]
         if r["action"] != "unmark"
     ] == [("mark", "not_supported", True)] * 2
-    shown = (
-        "rule",
-        "cnx_id",
-        "topic",
-        "producer_id",
-        "producer_name",
-        "reason",
-        "request_id",
-        "start_ms",
-        "pause_ms",
-        "end_ms",
-        "throttled_ms_total",
-        "exception",
+    shown = words(
+        "rule cnx_id topic producer_id producer_name reason request_id start_ms pause_ms end_ms"
+        " throttled_ms_total exception"
     )
     nothing = (None,) * 6
     assert [tuple(r[name] for name in shown) for r in rows["producer_throttle"]] == [

@@ -130,10 +130,7 @@ def answers(job: Backlog) -> Any:
     state: bytes | None = None
 
     def call(
-        records: list[dict[str, Any]],
-        stream_ms: int = 0,
-        home: int = 1,
-        by: Backlog | None = None,
+        records: list[dict[str, Any]], stream_ms: int = 0, home: int = 1, by: Backlog | None = None
     ) -> Rows:
         nonlocal state
         blobs = [blob(numbered(records), home)] if records else []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import random
 from collections import Counter, defaultdict
 from typing import Any
 
@@ -17,7 +16,6 @@ from tests.reference.backlog import (
     TABLES,
     AgeCache,
     Cursor,
-    Info,
     Ledgers,
     Policies,
     Position,
@@ -46,68 +44,13 @@ from tests.unit.state.backlog_reference import (
     RUN,
     events_of_the_run,
 )
-from tests.unit.state.backlog_trace import (
-    T0,
-    TOPIC,
-    cursor,
-    entry,
-    ledger,
-    quota_of,
-    record,
-)
+from tests.unit.state.backlog_trace import T0, cursor, entry, quota_of, record
 from tests.unit.state.backlog_traces import Trace, traces
-from tests.unit.state.recorded import vectors
 
 VECTORS = "backlog.json"
 PRECISE = {"preciseTimeBasedBacklogQuotaCheck": True, "backlogQuotaCheckIntervalInSeconds": 1}
 BY_LEDGER = {**PRECISE, "preciseTimeBasedBacklogQuotaCheck": False}
 random_traces = drawn(60)
-
-
-def by_id(target: str) -> dict[str, dict[str, Any]]:
-    return {v["id"]: v for v in vectors(VECTORS, target)}
-
-
-# -- vectors -------------------------------------------------------------------------------------
-
-
-def closed_ledgers(vector: dict[str, Any], at_ms: int = 0) -> list[dict[str, Any]]:
-    close = vector["params"].get("close_ms", {})
-    return [
-        ledger(
-            at_ms,
-            x["ledger"],
-            x["entries"],
-            x["bytes"],
-            close.get(str(x["ledger"]), T0 - 1000) if x["closed"] else None,
-        )
-        for x in vector["params"]["ledgers"]
-    ]
-
-
-def test_estimated_age_when_the_mark_delete_enters_the_open_ledger() -> None:
-    v = by_id("age")["BL15"]
-    given_, cached = v["given"], v["given"]["cached"]
-    for reset, expect in v["expect"].items():
-        topic = Topic("c", TOPIC, {**BY_LEDGER, "check_rows": "all", "age_reset": reset})
-        start = given_["now_ms"] - 500
-        records = [*closed_ledgers(v), cursor(0, cached["subscription"], given_["mark_delete"])]
-        for r in records:
-            topic.take({**r, "ts_wall_ms": start})
-        topic.info = Info((2, 99), cached["timestamp_ms"], cached["subscription"], 0)
-        topic.advance(given_["now_ms"] + 1)
-        row = topic.rows["backlog_checks"][0]
-        assert (row["age_s"], row["age_state"]) == (expect["age_s"], expect["age_state"])
-        assert topic.ledgers.after((3, 4)) == given_["backlog_entries"]
-        found = (
-            None
-            if topic.info is None
-            else {
-                "timestamp_ms": topic.info.timestamp,
-                "subscription": topic.info.subscription,
-            }
-        )
-        assert found == expect["cached"]
 
 
 # -- a recorded broker ---------------------------------------------------------------------------
@@ -683,21 +626,6 @@ def test_time_of_rows(trace: Trace) -> None:
 
 @random_traces
 @given(traces())
-def test_arrival_and_other_keys_do_not_matter(trace: Trace) -> None:
-    rows = rows_of(trace)
-    shuffled = list(trace.records)
-    random.Random(1).shuffle(shuffled)
-    assert judge(shuffled, trace.params, trace.configured, trace.end_ms) == rows
-    alone: dict[str, list[Row]] = {table: [] for table in TABLES}
-    for key in keys_of(trace.records):
-        mine = [r for r in shuffled if r["event_type"] not in OWN or key_of(r) == key]
-        for table, found in judge(mine, trace.params, trace.configured, trace.end_ms).items():
-            alone[table] += found
-    assert alone == rows
-
-
-@random_traces
-@given(traces())
 def test_a_later_end_only_adds_rows(trace: Trace) -> None:
     rows = rows_of(trace)
     longer = judge(trace.records, trace.params, trace.configured, trace.end_ms + 30_000)
@@ -746,8 +674,3 @@ def test_samples_of_skewed_clocks_are_bounded() -> None:
     assert len(times.samples) == SAMPLES_PER_SECOND + 1
     times.trim((1, 1001))
     assert [s.position for s in times.samples] == [(1, 1000)]
-
-
-def test_repeated_records_are_taken_once() -> None:
-    records = [{**ledger(0, 1, 5, 50), "seq": 1}, {**ledger(0, 1, 6, 60), "seq": 1}]
-    assert len(records_of(records, key_of(records[0]))) == 1

@@ -113,7 +113,7 @@ def quiet_trace(order: random.Random) -> list[dict[str, Any]]:
                     "message_age": {
                         "limitTime": order.choice((5, 30)),
                         "policy": order.choice(RULES),
-                    },
+                    }
                 },
             ),
             "s": record("broker_started", now),
@@ -189,11 +189,7 @@ def test_a_pass_that_is_due_wakes_its_topics_and_they_rest_again(read: list[int]
 
 
 @pytest.mark.parametrize(
-    "told",
-    [
-        policy(31_000, "namespace", "t/a", backlog_quota={}),
-        record("broker_started", 31_000),
-    ],
+    "told", [policy(31_000, "namespace", "t/a", backlog_quota={}), record("broker_started", 31_000)]
 )
 def test_what_holds_for_all_wakes_all(told: dict[str, Any], read: list[int]) -> None:
     mine = job()

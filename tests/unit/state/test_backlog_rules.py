@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.reference.backlog import DEDUPLICATION, LARGEST, topic_stats
+from tests.reference.words import words
 from tests.unit.state import both
 from tests.unit.state.backlog_trace import (
     T0,
@@ -79,19 +80,9 @@ def test_a_ledger_of_2_63_entries_is_evicted_at_once() -> None:
     assert [
         {
             k: r[k]
-            for k in (
-                "rule",
-                "subscription",
-                "from_position",
-                "to_position",
-                "entries_skipped",
-                "rounds",
-                "factor",
-                "target_bytes",
-                "backlog_before",
-                "backlog_after",
-                "phantom",
-                "count_delta",
+            for k in words(
+                "rule subscription from_position to_position entries_skipped rounds factor"
+                " target_bytes backlog_before backlog_after phantom count_delta"
             )
         }
         for r in rows

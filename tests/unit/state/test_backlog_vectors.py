@@ -135,12 +135,7 @@ def test_the_mark_delete_enters_the_open_ledger() -> None:
     for reset, expect in v["expect"].items():
         records = [*ledgers(v), cursor(0, "s", "2:98"), cursor(59_500, "s", "3:4")]
         row = rows_of(
-            records,
-            59_001 + 1000,
-            {
-                "preciseTimeBasedBacklogQuotaCheck": False,
-                "age_reset": reset,
-            },
+            records, 59_001 + 1000, {"preciseTimeBasedBacklogQuotaCheck": False, "age_reset": reset}
         )[-1]
         assert row["age_state"] == expect["age_state"]
         assert row["age_s"] == (-1 if reset == "reset" else 61)

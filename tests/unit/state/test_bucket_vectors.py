@@ -249,13 +249,7 @@ def test_vector(version: str, vector: dict[str, Any], make: Made) -> None:
     p = vector["params"]
     start = p["start_ns"]
     b = make(
-        version,
-        p["rate"],
-        start,
-        p["capacity"],
-        p["initial"],
-        p["period_ns"],
-        p["resolution_ns"],
+        version, p["rate"], start, p["capacity"], p["initial"], p["period_ns"], p["resolution_ns"]
     )
     for step in vector["steps"]:
         now = start + step["offset_ns"]

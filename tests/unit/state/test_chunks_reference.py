@@ -17,6 +17,7 @@ from tests.reference.chunks import (
     position_of,
     records_of,
 )
+from tests.reference.words import words
 from tests.support.effort import drawn
 from tests.unit.state.chunk_core import CoreConsumer
 from tests.unit.state.chunk_traces import Trace, traces
@@ -65,13 +66,7 @@ def test_vectors(vector: dict[str, Any], client: type[Consumer] | type[CoreConsu
             )
             got |= {
                 name: getattr(answer, name)
-                for name in (
-                    "outcome",
-                    "acks",
-                    "tracked",
-                    "permits",
-                    "side_effects",
-                )
+                for name in words("outcome acks tracked permits side_effects")
             }
             if answer.message is not None:
                 positions = answer.message.positions

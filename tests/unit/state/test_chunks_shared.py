@@ -153,12 +153,7 @@ def test_chunks_are_skipped_until_their_marker_and_come_to_its_consumer(rows_of:
 
 def test_a_marker_that_is_redelivered_brings_every_chunk_again(rows_of: Judge) -> None:
     rows = rows_of(
-        [
-            *SENT,
-            marker(20, 3, 1, 2),
-            marker(30, 3, 1, 2, consumer="c2"),
-            marker(40, 3, 1, 2),
-        ],
+        [*SENT, marker(20, 3, 1, 2), marker(30, 3, 1, 2, consumer="c2"), marker(40, 3, 1, 2)],
         shared_mode="marker",
     )
     assert messages(rows) == [

@@ -9,6 +9,7 @@ import pytest
 
 from state.chunks.stored import MOST_PIECES
 from tests.reference.chunks import MOST_STORED
+from tests.reference.words import words
 from tests.support.chunks_shared import (
     MINUTE,
     START_MS,
@@ -76,13 +77,9 @@ def test_all_that_waits_behind_the_chunk_is_listed(rows_of: Judge) -> None:
         [record("dispatch", 2 * MINUTE, consumer="c1", sub_type="shared", ledger_id=1, entry_id=3)],
     ],
     ids=[
-        "skipped",
-        "all-skipped",
-        "cumulative",
-        "acknowledged",
-        "deleted",
-        "no-consumer",
-        "something-delivered",
+        *words(
+            "skipped all-skipped cumulative acknowledged deleted no-consumer something-delivered"
+        )
     ],
 )
 def test_what_ends_a_stall_or_shows_that_there_is_none(rows_of: Judge, more: list[Row]) -> None:
@@ -216,14 +213,10 @@ def test_behind_a_message_that_was_acknowledged_another_is_handed_back(rows_of: 
         [*HANDED_BACK[:1], cursor(5, "1:3"), *HANDED_BACK[2:]],
     ],
     ids=[
-        "acknowledged",
-        "all-sent-again",
-        "no-consumer",
-        "nothing-waits",
-        "nothing-behind",
-        "not-whole",
-        "exclusive",
-        "mark-elsewhere",
+        *words(
+            "acknowledged all-sent-again no-consumer nothing-waits nothing-behind not-whole"
+            " exclusive mark-elsewhere"
+        )
     ],
 )
 def test_what_is_not_handed_back(rows_of: Judge, records: list[Row]) -> None:

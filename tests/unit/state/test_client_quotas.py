@@ -554,11 +554,7 @@ def test_topics_are_read_as_json_reads_them(texts: list[str | None]) -> None:
     found = topics_of(np.ascontiguousarray(ids), names)
     got = [
         list(
-            zip(
-                names.lookup(found.topic[a:b]).to_pylist(),
-                found.bytes[a:b].tolist(),
-                strict=True,
-            )
+            zip(names.lookup(found.topic[a:b]).to_pylist(), found.bytes[a:b].tolist(), strict=True)
         )
         for a, b in zip(found.start[:-1], found.start[1:], strict=True)
     ]

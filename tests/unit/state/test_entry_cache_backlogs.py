@@ -15,12 +15,7 @@ from state.engine.reach import Reach
 from state.entry_cache import shard
 from state.entry_cache.declaration import STATE_VERSION
 from state.entry_cache.operator import EntryCache
-from state.entry_cache.settings import (
-    BACKLOG_BETWEEN,
-    BACKLOG_CURSORS,
-    BACKLOG_ENTRIES,
-    BY_COUNT,
-)
+from state.entry_cache.settings import BACKLOG_BETWEEN, BACKLOG_CURSORS, BACKLOG_ENTRIES, BY_COUNT
 from state.entry_cache.store import pack
 from tests.reference.entry_cache import MOST_LEDGERS
 from tests.unit.state.cache_trace import PARAMS, Row, blob, play

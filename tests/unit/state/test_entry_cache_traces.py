@@ -6,22 +6,15 @@ from hypothesis import given
 
 from state.entry_cache.belady import compare
 from tests.reference.entry_cache import bakeoff
+from tests.reference.words import words
 from tests.support.effort import drawn
 from tests.unit.state.cache_trace import PARAMS, blob, numbered
 from tests.unit.state.cache_traces import Trace, traces
 from tests.unit.state.contract.jobs import closing
 
-MEASURES = (
-    "hits",
-    "misses",
-    "hit_ratio",
-    "hit_bytes",
-    "storage_bytes",
-    "evicted_wanted",
-    "evicted_wanted_bytes",
-    "max_used_bytes",
-    "passes",
-    "work",
+MEASURES = words(
+    "hits misses hit_ratio hit_bytes storage_bytes evicted_wanted evicted_wanted_bytes"
+    " max_used_bytes passes work"
 )
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from tests.reference.job import judge
 from tests.reference.tracker import SharedCounter
+from tests.reference.words import words
 from tests.support import records
 from tests.unit.state import trace as core
 from tests.unit.state.recorded import vectors
@@ -179,18 +180,9 @@ def test_receipt_rows_and_the_pause_that_a_time_out_begins() -> None:
     ]
     policies = [topic_limit(1), topic_limit(1, "t/ns/b")]
     rows = play(trace, policies, EXCHANGE, receipt_model="observed")
-    names = (
-        "ts_mono_ns",
-        "topic",
-        "action",
-        "rule",
-        "transition",
-        "reads_paused",
-        "request_id",
-        "receipt_state",
-        "collateral_topics",
-        "waiting",
-        "pause_model_ns",
+    names = words(
+        "ts_mono_ns topic action rule transition reads_paused request_id receipt_state"
+        " collateral_topics waiting pause_model_ns"
     )
     first = "ConnectionStateChanged"
     assert pick(rows["throttle_events"], *names)[:5] == [
@@ -425,14 +417,10 @@ def test_shared_counter() -> None:
         ("unmark", BROKER),
     ]
     assert [getattr(t, action)(kind) for action, kind in steps] == [
-        "ConnectionStateChanged",
-        "TypeStateChanged",
-        "TypeStateChanged",
-        "Dropped",
-        "TypeStateChanged",
-        "TypeStateChanged",
-        "Dropped",
-        "ConnectionStateChanged",
+        *words(
+            "ConnectionStateChanged TypeStateChanged TypeStateChanged Dropped TypeStateChanged"
+            " TypeStateChanged Dropped ConnectionStateChanged"
+        )
     ]
 
 
@@ -546,11 +534,7 @@ def test_release_at_a_positive_balance() -> None:
         verdicts = pick(rows["publish_verdicts"], "balance_msgs", "pause_model_ns")
         assert verdicts == [(0, 10 * MS), (5, 5 * MS)]
         released[value] = pick(
-            rows["throttle_events"],
-            "ts_mono_ns",
-            "balance_msgs",
-            "pause_model_ns",
-            action="unmark",
+            rows["throttle_events"], "ts_mono_ns", "balance_msgs", "pause_model_ns", action="unmark"
         )
     # task at 10 ms sees the old balance, the next at 20 ms + 2 ns comes after the charge
     assert released["positive"] == [(20 * MS + 2, 5, 5 * MS)]
@@ -590,22 +574,10 @@ def test_use_of_limiters() -> None:
         publish(3, 5, 1, B, 2, size=10),
     ]
     rows = play(trace, [limits, topic_limit(100)])
-    names = (
-        "window_start_ms",
-        "row_no",
-        "limiter",
-        "limiter_name",
-        "messages",
-        "bytes",
-        "limit_msgs",
-        "limit_bytes",
-        "max_level",
-        "limit_level",
-        "min_balance_msgs",
-        "min_balance_bytes",
-        "throttles",
-        "max_waiting",
-        "utilisation",
+    names = words(
+        "window_start_ms row_no limiter limiter_name messages bytes limit_msgs limit_bytes"
+        " max_level limit_level min_balance_msgs min_balance_bytes throttles max_waiting"
+        " utilisation"
     )
     first = START_MS // 60_000 * 60_000
     assert pick(rows["limiter_stats"], *names, window_start_ms=first) == [

@@ -78,15 +78,8 @@ def test_a_pause_ends_where_it_was_seen_last_and_the_bucket_is_full() -> None:
 
 def test_paused_time_counts_up_to_the_first_missing_record() -> None:
     lost = gap(900, 9, broker="a", gap_from_mono_ns=START_NS + 200 * MS)
-    found = rows_of(
-        "rate_limits",
-        [publish(0, 1, num_messages=20), lost],
-        120_000,
-        LIMIT,
-    )
-    assert picked(found["topic_throttle_stats"], "culprit_times", "culprit_ns") == [
-        (1, 200 * MS),
-    ]
+    found = rows_of("rate_limits", [publish(0, 1, num_messages=20), lost], 120_000, LIMIT)
+    assert picked(found["topic_throttle_stats"], "culprit_times", "culprit_ns") == [(1, 200 * MS)]
 
 
 def test_a_feed_that_begins_in_the_middle_of_life_is_no_start() -> None:

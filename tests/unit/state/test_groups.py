@@ -10,16 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.reference.backlog import judge
+from tests.reference.words import words
 from tests.support.effort import drawn
-from tests.support.groups import (
-    POLL_MS,
-    log,
-    of_kafka,
-    offset,
-    polls,
-    retention,
-    rows,
-)
+from tests.support.groups import POLL_MS, log, of_kafka, offset, polls, retention, rows
 from tests.unit.state.backlog_trace import T0, numbered, play
 from tests.unit.state.backlog_traces import GROUP_OPS, traces
 from tests.unit.state.contract.jobs import JOBS
@@ -41,17 +34,7 @@ def test_a_row_has_kafkas_own_names_and_numbers() -> None:
         k: v
         for k, v in row.items()
         if v is not None
-        and k
-        not in (
-            "cluster",
-            "broker",
-            "ts_wall_ms",
-            "source_feed",
-            "row_no",
-            "switches",
-            "params_hash",
-            "job",
-        )
+        and k not in words("cluster broker ts_wall_ms source_feed row_no switches params_hash job")
     } == {
         "rule": "committed",
         "group": "g",
@@ -133,11 +116,7 @@ def test_what_is_lost_is_counted_once() -> None:
     )
     assert values(
         found["lost_messages"], "committed", "from_offset", "to_offset", "offsets", "first_sight"
-    ) == [
-        (20, 20, 30, 10, True),
-        (20, 30, 90, 60, False),
-        (110, 110, 120, 10, False),
-    ]
+    ) == [(20, 20, 30, 10, True), (20, 30, 90, 60, False), (110, 110, 120, 10, False)]
 
 
 @pytest.mark.parametrize(

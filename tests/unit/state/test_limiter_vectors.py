@@ -7,13 +7,7 @@ from typing import Any
 import pytest
 
 from state.rate_limits import limiter as compiled
-from state.rate_limits.bucket import (
-    PERIOD_NS,
-    RESOLUTION_NS,
-    SATURATING,
-    balance_at,
-    pause_of,
-)
+from state.rate_limits.bucket import PERIOD_NS, RESOLUTION_NS, SATURATING, balance_at, pause_of
 from state.rate_limits.connection import open_producer
 from state.rate_limits.flow import no_room
 from state.rate_limits.layout import (

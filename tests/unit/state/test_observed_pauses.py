@@ -456,10 +456,7 @@ def test_a_pause_after_digests_belongs_to_the_limiter_with_the_least_left(runner
         until_ms=10_000,
     )
     columns = ("topic", "limited_times", "culprit_times", "collateral_times", "culprit_ns")
-    assert counted(rows, "topic_throttle_stats", *columns) == {
-        A: (1, 1, 0, 2 * S),
-        B: (1, 0, 1, 0),
-    }
+    assert counted(rows, "topic_throttle_stats", *columns) == {A: (1, 1, 0, 2 * S), B: (1, 0, 1, 0)}
     assert [r["rule"] for r in rows["throttle_events"]] == ["observed_pause", "observed_resume"]
 
 

@@ -27,10 +27,8 @@ def _filters(shape: Shape, count: int = 1) -> np.ndarray:
 
 
 def _ids(seed: int, count: int) -> np.ndarray:
-    """Different ids, no two of them equal."""
-    ids = np.unique(np.random.default_rng(seed).integers(0, 2**63 - 1, count + 10))
-    np.random.default_rng(seed + 1).shuffle(ids)
-    return ids[:count]
+    """Different ids: of so many numbers no two are equal."""
+    return np.random.default_rng(seed).integers(0, 2**63 - 1, count)
 
 
 def _hash(pid: int) -> tuple[np.uint64, np.uint64]:

@@ -151,12 +151,7 @@ class ReferenceSensor:
     """The same of the reference."""
 
     def __init__(
-        self,
-        math: str,
-        samples: int,
-        window_ms: int,
-        bound: float | None,
-        stat: str = "last_event",
+        self, math: str, samples: int, window_ms: int, bound: float | None, stat: str = "last_event"
     ) -> None:
         self._sensor = reference.Sensor()
         self._by = reference.Rules(samples, window_ms, bound, math, stat)
@@ -445,16 +440,6 @@ def test_token_bucket_vector(vector: dict[str, Any], make: Made) -> None:
                 "throttle_ms": throttled,
                 "tokens": s.tokens(now),
             } == expect, step
-
-
-@pytest.mark.parametrize("vector", vectors(VECTORS, "bound"), ids=lambda v: v["id"])
-def test_bound_vector(vector: dict[str, Any]) -> None:
-    bounds = {q["user"]: q["producer_ids_rate"] for q in vector["params"]["quotas"] if "user" in q}
-    for given, expect in zip(vector["given"], vector["expect"], strict=True):
-        bound, source = quota.bound_in_force(
-            float(bounds.get(given["user"], math.nan)), float(bounds.get(DEFAULT, math.nan)), LONG
-        )
-        assert {"bound": bound, "bound_source": quota.SOURCES[source]} == expect
 
 
 def test_bound_of_a_user_without_quotas() -> None:

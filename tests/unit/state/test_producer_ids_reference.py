@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
-import pytest
 from hypothesis import given
 
 from tests.reference.producer_ids import (
     EXPIRATION_MS,
-    OWN,
     TABLES,
     WINDOW_S,
     Row,
@@ -26,47 +23,11 @@ from tests.reference.producer_ids import (
 )
 from tests.reference.wall import play
 from tests.support.effort import drawn
-from tests.unit.state.producer_id_trace import batch
 from tests.unit.state.producer_id_traces import Trace, traces
-from tests.unit.state.recorded import vectors
 
 VECTORS = "producer_ids.json"
 LONG = 2**63 - 1
 random_traces = drawn(60)
-
-
-# -- vectors of the job ----------------------------------------------------------------------
-
-LIFE_CYCLE = vectors(VECTORS, "filter_lifecycle")
-
-
-def life_cycle_params(vector: dict[str, Any]) -> dict[str, Any]:
-    p = vector["params"]
-    return {WINDOW_S: p["window_s"]} | {
-        name: p[name] for name in ("window_mode", "refresh_on_hit", "membership")
-    }
-
-
-@pytest.mark.parametrize("vector", [v for v in LIFE_CYCLE if "steps" in v], ids=lambda v: v["id"])
-def test_filter_life_cycle_vector(vector: dict[str, Any]) -> None:
-    users: dict[str, User] = {}
-    records, new = [], []
-    for step in vector["steps"]:
-        at = step["at_s"] * 1000
-        if step["op"] == "users":
-            assert {"users": [n for n, u in users.items() if u.live_at(at)]} == step["expect"]
-            continue
-        name = step["user"]
-        user = users.setdefault(name, User("c", "b1", name, life_cycle_params(vector)))
-        record = batch(step["producer_id"], at, name)
-        user.advance(at)
-        got = {"verdict": user.take(record), "live_filters": len(user.live_at(at))}
-        assert got == step["expect"], step
-        records.append(record)
-        if got["verdict"] == "new":
-            new.append((name, step["producer_id"], at, got["live_filters"]))
-    rows = judge(records, life_cycle_params(vector))["producer_id_decisions"]
-    assert [(r["user"], r["producer_id"], r["ts_wall_ms"], r["live_filters"]) for r in rows] == new
 
 
 # -- random traces ---------------------------------------------------------------------------
@@ -217,22 +178,6 @@ def test_bounds_are_those_of_the_latest_policies(trace: Trace) -> None:
 
 @random_traces
 @given(traces())
-def test_arrival_and_other_keys_do_not_matter(trace: Trace) -> None:
-    rows = rows_of(trace)
-    shuffled = list(trace.records)
-    random.Random(1).shuffle(shuffled)
-    until = trace.end_ms + 2 * trace.params["stats_window_ms"]
-    assert judge(shuffled, trace.params, trace.configured, until) == rows
-    alone: dict[str, list[Row]] = {table: [] for table in TABLES}
-    for key in keys_of(trace.records):
-        mine = [r for r in shuffled if r["event_type"] not in OWN or key_of(r) == key]
-        for table, found in judge(mine, trace.params, trace.configured, until).items():
-            alone[table] += found
-    assert alone == rows
-
-
-@random_traces
-@given(traces())
 def test_a_filter_without_false_positives_decides_as_exact_sets_do(trace: Trace) -> None:
     large = {"bloom_items": 4000, "bloom_fpp": 1e-12}
     found = rows_of(trace, membership="bloom", **large)
@@ -270,10 +215,6 @@ def test_settings_in_force(trace: Trace) -> None:
     assert sum(r["new_ids"] + r["rejected"] for r in rows["producer_id_stats"]) == len(
         rows["producer_id_decisions"]
     )
-    shuffled = list(trace.records)
-    random.Random(2).shuffle(shuffled)
-    until = trace.end_ms + 2 * trace.params["stats_window_ms"]
-    assert judge(shuffled, trace.params, trace.configured, until) == rows
     for key in keys_of(trace.records):
         user = User(*key, trace.params, trace.configured)
         play(user, records_of(trace.records, key), trace.end_ms)

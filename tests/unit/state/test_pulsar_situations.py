@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.reference.words import words
 from tests.unit.state.recorded_polls import columns, judged, polls_of
 
 CHECKS, SUBSCRIPTIONS = "backlog_checks", "backlog_subscriptions"
@@ -39,11 +40,7 @@ def test_a_replicator_behind_holds_storage_and_has_no_age(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "pulsar.repl.us-east",
-        "pulsar.repl-persistent%3A%2F%2Facme%2Fgeo%2Fshadow",
-    ],
+    "name", ["pulsar.repl.us-east", "pulsar.repl-persistent%3A%2F%2Facme%2Fgeo%2Fshadow"]
 )
 def test_every_replicator_is_one(name: str, tmp_path: Path) -> None:
     def renamed(poll: Any, _: int) -> None:
@@ -82,11 +79,13 @@ def test_while_a_subscription_is_behind_the_age_is_that_of_the_oldest_cursor(
 @pytest.mark.parametrize(
     "topic",
     [
-        "persistent://acme/orders/__change_events",
-        "persistent://acme/orders/__change_events-partition-2",
-        "persistent://acme/orders/__transaction_buffer_snapshot",
-        "persistent://acme/orders/paid-billing__transaction_pending_ack",
-        "persistent://pulsar/system/transaction_coordinator_assign-partition-1",
+        *words(
+            "persistent://acme/orders/__change_events"
+            " persistent://acme/orders/__change_events-partition-2"
+            " persistent://acme/orders/__transaction_buffer_snapshot"
+            " persistent://acme/orders/paid-billing__transaction_pending_ack"
+            " persistent://pulsar/system/transaction_coordinator_assign-partition-1"
+        )
     ],
 )
 def test_a_system_topic_exceeds_nothing(topic: str, tmp_path: Path) -> None:
@@ -396,13 +395,7 @@ def test_an_open_transaction_is_named(tmp_path: Path) -> None:
         ({}, {"unackedMessages": 5}, 0, {}, None),
         ({}, {"msgBacklog": 0}, 0, {}, None),
         ({"ongoingTxnCount": 0}, {"msgDelayed": 1}, 0, {}, "1 message is delayed"),
-        (
-            {},
-            {"msgDelayed": 1200},
-            0,
-            {},
-            f"1 transaction {OPEN}; 1,200 messages are delayed",
-        ),
+        ({}, {"msgDelayed": 1200}, 0, {}, f"1 transaction {OPEN}; 1,200 messages are delayed"),
         (
             {"ongoingTxnCount": 0},
             {},

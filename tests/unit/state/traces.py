@@ -7,6 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from tests.reference.words import words
 from tests.unit.state.drawn_trace import Trace
 from tests.unit.state.trace import START_MS, START_NS
 
@@ -29,12 +30,9 @@ STEPS_NS = (
     1_700 * MS,
     5_000 * MS,
 )
-TOPICS = (
-    "persistent://t/ns/a",
-    "persistent://t/ns/b-partition-0",
-    "persistent://t/ns/b-partition-1",
-    "persistent://t/other/c",
-    "persistent://t/ns/__change_events",
+TOPICS = words(
+    "persistent://t/ns/a persistent://t/ns/b-partition-0 persistent://t/ns/b-partition-1"
+    " persistent://t/other/c persistent://t/ns/__change_events"
 )
 CNXS = ("c1", "c2", "c3")
 THREADS = {"c1": 0, "c2": 0, "c3": None}

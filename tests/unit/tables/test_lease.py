@@ -64,6 +64,15 @@ def test_runs_of_other_queries_work_side_by_side(store: Location) -> None:
         require(store, "archive")
 
 
+@pytest.mark.parametrize("error", [UserError("the disk is full"), KeyboardInterrupt()])
+def test_a_run_that_fails_keeps_no_lease(store: Location, error: BaseException) -> None:
+    with pytest.raises(type(error)), held(store, ["govern"]):
+        raise error
+    assert objects(store) == []
+    with held(store, ["other"]):
+        require(store, "govern")  # of which nothing is held
+
+
 def test_a_start_after_a_clean_end_does_not_wait(store: Location) -> None:
     with held(store, ["govern"]):
         pass

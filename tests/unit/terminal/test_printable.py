@@ -102,3 +102,7 @@ def test_json_for_people_and_programs_moves_no_cursor(capsys: pytest.CaptureFixt
 def test_what_is_said_keeps_its_lines(capsys: pytest.CaptureFixture[str]) -> None:
     say("a\nb\x07", 1)
     assert capsys.readouterr().out == "a\nb\\x07 1\n"
+    for end in "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029":  # which no name has for a line of its own
+        say(f"topic {end}weir: forged\n")
+        shown = end.encode("unicode_escape").decode()
+        assert capsys.readouterr().out == f"topic {shown}weir: forged\n\n"

@@ -180,7 +180,4 @@ def test_query_knows_the_functions(make_settings: Any, capsys: pytest.CaptureFix
     assert query(config, command, "csv") == 0
     assert capsys.readouterr().out == "tenant,marks\nacme,2\numbrella,1\n"
     with pytest.raises(UserError, match="weir_shard: 0 shards"):
-        query(
-            config,
-            "SELECT WEIR_SHARD(topic, 0) FROM throttle_events",
-        )
+        query(config, "SELECT WEIR_SHARD(topic, 0) FROM throttle_events")

@@ -40,12 +40,7 @@ def test_two_integers_joined_by_a_colon() -> None:
     ]
     ledger, entry, ok = (found.tolist() for found in parse_positions(pa.array(texts, pa.string())))
     parsed = [pair if good else None for *pair, good in zip(ledger, entry, ok, strict=True)]
-    assert parsed == [
-        [55, -1],
-        [0, 0],
-        [2**63 - 1, 1],
-        *(None,) * 14,
-    ]
+    assert parsed == [[55, -1], [0, 0], [2**63 - 1, 1], *(None,) * 14]
 
 
 @settings(deadline=None)

@@ -163,6 +163,9 @@ def test_a_folder_that_holds_a_warehouse_is_not_taken_for_one(make_settings, tmp
         ({"sql": "DROP TABLE alerts"}, "alert rule broken: allowed is one statement that reads"),
         ({"now": "SELECT"}, "alert rule broken: "),
         ({"summary": "{owner}"}, "alert rule broken: summary: 'owner' cannot be filled in"),
+        ({"summary": "{topic.x}"}, "alert rule broken: summary: .* no attribute 'x' cannot be"),
+        ({"summary": "{value[x]}"}, "alert rule broken: summary: .* not subscriptable cannot be"),
+        ({"summary": "{topic[x]}"}, "alert rule broken: summary: string indices .* cannot be"),
     ],
 )
 def test_a_broken_rule_is_named_and_does_not_hide_another(

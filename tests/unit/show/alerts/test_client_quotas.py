@@ -76,11 +76,14 @@ def test_an_entity_is_named_by_what_it_has(firing, user, client, who):
     ("scan", "fires"),
     [
         ({"handler_time_ms": 2.0 * MINUTE}, True),
+        ({"handler_time_ms": 1.0 * MINUTE}, True),  # a thread, as for Prometheus
         ({"handler_time_ms": 0.9 * MINUTE}, False),  # less than a thread
         ({"bytes_": 100 * MIB}, True),
         ({"bytes_": 100 * MIB, "client_id": None}, True),
+        ({"bytes_": 60 * MIB}, True),  # 1 MiB per s
         ({"bytes_": 50 * MIB}, False),  # less than 1 MiB per s
         ({"bytes_": 100 * MIB, "user": "web"}, False),  # has a limit
+        ({"bytes_": 100 * MIB, "beside": 300 * MIB - 10}, True),  # a quarter
         ({"bytes_": 100 * MIB, "beside": 400 * MIB}, False),  # less than a quarter
         ({"bytes_": 100 * MIB, "cluster": "west"}, False),  # where nobody has a limit
     ],

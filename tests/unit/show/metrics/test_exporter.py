@@ -292,6 +292,23 @@ def test_a_table_that_is_made_anew_is_read_from_its_start(make_settings: MakeSet
     assert ("weir_topic_pauses_total",) not in {(name,) for name, _ in whole(settings)}
 
 
+def test_the_state_of_a_table_is_that_of_its_newest_version(make_settings: MakeSettings) -> None:
+    settings = make_settings()
+    exporter, name = Exporter(settings, silent), "topic_throttle_stats"
+    for minute in range(3):
+        write(settings.warehouse, name, [topic_window(minute, TOPIC, "culprit", 5)])
+        assert exporter.refresh() == []
+        found = {
+            sample.name: sample.value
+            for metric in exporter.collect()
+            for sample in metric.samples
+            if sample.labels.get("table") == name
+        }
+        version = DeltaTable(f"{settings.warehouse}/{name}").version()
+        assert found["weir_table_rows"] == found["weir_table_files"] == minute + 1
+        assert found["weir_table_version"] == version
+
+
 def test_a_connection_stays_paused_between_readings(make_settings: MakeSettings) -> None:
     settings = make_settings()
     exporter = Exporter(settings, silent)

@@ -143,15 +143,16 @@ def test_a_limit_that_this_user_may_not_read_is_of_unknown_size(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("changes", "fills"),
+    ("changes", "took"),
     [
-        ({}, True),
-        ({"handler_time_ms": 1.9 * MINUTE}, False),  # less than two threads
-        ({"user": "etl", "client_id": "x"}, False),  # has a limit
+        ({}, "6.0 request handler threads of b1, 75 %"),
+        ({"handler_time_ms": 2.0 * MINUTE}, "2.0 request handler threads of b1, 50 %"),
+        ({"handler_time_ms": 1.9 * MINUTE}, ""),  # less than two threads
+        ({"user": "etl", "client_id": "x"}, ""),  # has a limit
     ],
 )
 def test_who_fills_request_handler_threads_without_a_limit(
-    tmp_path: Path, changes: dict[str, Any], fills: bool
+    tmp_path: Path, changes: dict[str, Any], took: str
 ) -> None:
     scan = {"user": "scan", "handler_time_ms": 6.0 * MINUTE, "api": "LIST_OFFSETS", **changes}
     rows = [
@@ -161,13 +162,10 @@ def test_who_fills_request_handler_threads_without_a_limit(
         usage(2, "scan", broker="b2", handler_time_ms=9.0),
     ]
     found = findings(tmp_path, client_usage=rows)
-    if not fills:
+    if not took:
         assert [one.sentence for one in found] == ["1 client with a quota, none throttled."]
         return
-    took = (
-        "took 6.0 request handler threads of b1, 75 % of what all clients took, from 22:16:00 to"
-        " 22:17:00"
-    )
+    took = f"took {took} of what all clients took, from 22:16:00 to 22:17:00"
     assert [one.sentence for one in found] == [
         f"Client app of user scan, which has no limit, {took}."
     ]

@@ -52,10 +52,7 @@ class Scripted(GroupsClient):
         """There is no client."""
 
     def ask(
-        self,
-        topics: Collection[str],
-        groups: Collection[str],
-        deadline: float,
+        self, topics: Collection[str], groups: Collection[str], deadline: float
     ) -> OffsetAnswers:
         self.asked.append((set(topics), set(groups)))
         if isinstance(self.now, Unanswered):
@@ -116,12 +113,7 @@ class Scripted(GroupsClient):
 
 def settings(**keys: Any) -> KafkaGroupsSettings:
     return KafkaGroupsSettings.model_validate(
-        {
-            "cluster": "east",
-            "options": {"bootstrap.servers": "h:1"},
-            "timeout_ms": 1000,
-            **keys,
-        }
+        {"cluster": "east", "options": {"bootstrap.servers": "h:1"}, "timeout_ms": 1000, **keys}
     )
 
 

@@ -53,10 +53,7 @@ def test_a_group_of_the_consumer_protocol_that_rebalances_has_its_epochs(tmp_pat
     columns = ("subscription", "group_state", "group_type", "group_epoch", "assignment_epoch")
     assert [
         tuple(r.get(c) for c in columns) for r in found if r["event_type"] == "group_state"
-    ] == [
-        ("fast", "rebalancing", "classic", None, None),
-        ("slow", "rebalancing", "consumer", 5, 4),
-    ]
+    ] == [("fast", "rebalancing", "classic", None, None), ("slow", "rebalancing", "consumer", 5, 4)]
     assert client.consumers_asked == [{"slow"}]
 
 

@@ -56,6 +56,8 @@ class Fleet:
             ["b", "Reconciling", "Consumer"],
             ["c", "New", None],
         ]
+        self.unlisted: list[list[str]] = []
+        """Errors of brokers whose groups are not listed."""
         self.committed_now: dict[str, Any] = {"orders": {"0": 5}}
         self.share_errors: dict[Any, RequestError] = {}
         self.shares: dict[str, Any] = {"orders": {"0": [4, 2], "1": [9, None], "9": [1, 1]}}
@@ -78,7 +80,10 @@ class Fleet:
 
     def groups(self, deadline: float) -> Reply:
         self.limits["groups"] = deadline
-        return Reply([self.listed, []])
+        return Reply([self.listed, self.unlisted])
+
+    def error(self, texts: Sequence[str]) -> RequestError:
+        return KafkaClient({}, 1000).error(texts)
 
     def committed(self, groups: list[str], deadline: float) -> Reply:
         return self._reply("committed", groups, deadline, lambda _: self.committed_now)
@@ -144,6 +149,14 @@ def test_a_whole_poll(fleet: Fleet) -> None:
         "retention.bytes",
     }
     assert (answers.listed, answers.problems, answers.refused) == (True, [], [])
+
+
+def test_groups_of_the_brokers_that_answer_are_not_all_of_the_cluster(fleet: Fleet) -> None:
+    fleet.unlisted = [["TimeoutException", "too late"]]
+    answers = asked(of())
+    assert answers.committed.keys() == {"a", "b", "c"}
+    problem = "the list of groups: TimeoutException: too late"
+    assert (answers.listed, answers.problems) == (False, [problem])
 
 
 def test_a_share_group_has_start_offsets(fleet: Fleet) -> None:

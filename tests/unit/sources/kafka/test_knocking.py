@@ -20,16 +20,7 @@ from app.sources.kafka.kafka_records import stream_options
 from app.sources.kafka.knocking import Knock, answering
 from app.sources.polling import Unanswered
 from app.sources.ports import Answering, Unreachable, WrongAnswer
-from tests.support.servers.kafka_port import (
-    Behave,
-    Port,
-    drip,
-    kafka,
-    port,
-    reset,
-    says,
-    silent,
-)
+from tests.support.servers.kafka_port import Behave, Port, drip, kafka, port, reset, says, silent
 from tests.support.servers.tls import self_signed
 
 MakeSettings = Callable[..., Settings]

@@ -18,6 +18,7 @@ from app.sources.kafka.offsets import (
     limits_of,
 )
 from app.tables.json_documents import Document
+from tests.reference.words import words
 from tests.unit.sources.kafka.answers import (
     AT,
     P0,
@@ -32,14 +33,7 @@ from tests.unit.sources.kafka.answers import (
 )
 
 KEPT: Document[KnownPartition] = Document(KnownPartition)
-FULL = [
-    "ledger_state",
-    "cursor_state",
-    "cursor_state",
-    "ledger_state",
-    "cursor_state",
-    "group_state",
-]
+FULL = [*words("ledger_state cursor_state cursor_state ledger_state cursor_state group_state")]
 """`slow` has an offset in the first partition alone."""
 
 
@@ -126,14 +120,7 @@ def test_the_mean_goes_on_over_polls() -> None:
     ],
 )
 def test_ends_of_a_log(log: Log, offset: int, place: str) -> None:
-    done = mapped(
-        answers(
-            logs={P0: log},
-            committed={"g": {P0: offset}},
-            oldest={},
-            read={},
-        )
-    )
+    done = mapped(answers(logs={P0: log}, committed={"g": {P0: offset}}, oldest={}, read={}))
     assert of_kind(done, "cursor_state", "mark_delete") == [(place,)]
     assert of_kind(done, "ledger_state", "ledger_entries") == [(log.end,)]
 
@@ -189,16 +176,12 @@ def test_no_deletion_follows_from_a_failure() -> None:
 def test_topics_that_are_gone() -> None:
     before = mapped(answers()).known
     done = mapped(answers(topics={}, logs={}, committed={"fast": {}}, gone={"orders"}), before)
-    assert kinds(done) == [
-        *["ledger_deleted", "cursor_deleted", "cursor_deleted"] * 2,
-    ]
+    assert kinds(done) == [*["ledger_deleted", "cursor_deleted", "cursor_deleted"] * 2]
     assert (done.known, done.gone) == ({}, {P0, P1})
     # Made anew: of the old one everything is gone, and the next poll tells what is there now.
     anew = answers(topics={"orders": KafkaTopic("id2", (0,))})
     done = mapped(anew, before)
-    assert kinds(done) == [
-        *["ledger_deleted", "cursor_deleted", "cursor_deleted"] * 2,
-    ]
+    assert kinds(done) == [*["ledger_deleted", "cursor_deleted", "cursor_deleted"] * 2]
     assert (done.known, done.skipped) == ({}, set())
     done = mapped(anew, done.known)
     assert kinds(done) == FULL[:3] and done.known[P0].topic_id == "id2"

@@ -15,6 +15,7 @@ from app.errors import UserError
 from app.sources.kafka.groups_poll import GroupPoller, Ticks
 from app.sources.kafka.offsets import KafkaTopic, Log, LogPosition, OffsetAnswers, Oldest, Place
 from app.sources.polling import Unanswered
+from tests.reference.words import words
 from tests.support.servers.kafka_port import kafka, port
 from tests.support.servers.process import free_ports
 from tests.support.waiting import wait_for
@@ -24,14 +25,7 @@ from tests.unit.sources.kafka.poll import Scripted, lines, poller, settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FULL = [
-    "ledger_state",
-    "cursor_state",
-    "cursor_state",
-    "ledger_state",
-    "cursor_state",
-    "group_state",
-]
+FULL = [*words("ledger_state cursor_state cursor_state ledger_state cursor_state group_state")]
 
 
 def kinds(path: Path | None) -> list[str]:

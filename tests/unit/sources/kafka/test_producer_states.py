@@ -150,12 +150,7 @@ def test_another_epoch_is_reported() -> None:
 
 @pytest.mark.parametrize(
     ("stamped", "taken"),
-    [
-        (AT + 3000, 3000),
-        (AT - 3_600_000, 0),
-        (-1, 0),
-        (AT + 3_600_000, 10_000),
-    ],
+    [(AT + 3000, 3000), (AT - 3_600_000, 0), (-1, 0), (AT + 3_600_000, 10_000)],
 )
 def test_times_lie_between_two_polls(stamped: int, taken: int) -> None:
     polls = Polls()

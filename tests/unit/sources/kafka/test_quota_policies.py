@@ -44,12 +44,7 @@ def test_every_level_is_a_document() -> None:
             "name": "alice",
             "limits": {"producer_byte_rate": 1_048_576, "request_percentage": 12.5},
         },
-        {
-            "scope": "user",
-            "name": "alice",
-            "client_id": "app",
-            "limits": {"consumer_byte_rate": 5},
-        },
+        {"scope": "user", "name": "alice", "client_id": "app", "limits": {"consumer_byte_rate": 5}},
     ]
 
 

@@ -23,10 +23,7 @@ POLICIES = [
 
 def settings(tmp_path: Path, spool: str | None = None, **keys: Any) -> Any:
     groups = KafkaGroupsSettings(
-        cluster="east",
-        options={"bootstrap.servers": "h:1"},
-        interval_ms=50,
-        spool=spool,
+        cluster="east", options={"bootstrap.servers": "h:1"}, interval_ms=50, spool=spool
     )
     given = source_adapter.settings(tmp_path, "kafka_groups", **{"groups": groups, **keys})
     given.policy_dicts = lambda: POLICIES

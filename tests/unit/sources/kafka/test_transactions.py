@@ -14,6 +14,7 @@ from app.sources.kafka.kafka_client import Answered, RequestError
 from app.sources.kafka.offsets import Log, OpenTransaction, Place
 from app.sources.kafka.transactions import coordinated, held, offsets_partition, open_at
 from app.sources.polling import Unanswered
+from tests.reference.words import words
 from tests.unit.sources.kafka.answers import AT, P0, P1, answers
 from tests.unit.sources.kafka.poll import Scripted, lines, poller
 
@@ -23,13 +24,7 @@ MINUTE = 60_000
 
 def waits(one: GroupPoller, number: int) -> list[tuple[Any, ...]]:
     """The states of a poll that name a transaction."""
-    columns = (
-        "subscription",
-        "partition",
-        "producer_id",
-        "producer_name",
-        "publish_time_ms",
-    )
+    columns = words("subscription partition producer_id producer_name publish_time_ms")
     return [
         tuple(record.get(c) for c in columns)
         for record in lines(one.poll_once(AT + number * MINUTE))

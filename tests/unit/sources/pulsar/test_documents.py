@@ -12,6 +12,7 @@ import pytest
 
 from app.sources.pulsar.admin_documents import PolledTopic, PollNames, Producer, map_poll
 from app.tables.json_documents import Document
+from tests.reference.words import words
 from tests.unit.sources.pulsar.documents import (
     AT,
     NAMES,
@@ -49,7 +50,7 @@ def test_complete_documents_of_a_broker() -> None:
         ("slow", "50:4", "50:5", True, True, None),
     ]
     assert of_kind(done, "producer_created", "cnx_id", "producer_id", "producer_name") == [
-        ("/127.0.0.1:39380", 0, "standalone-0-15"),
+        ("/127.0.0.1:39380", 0, "standalone-0-15")
     ]
     common = ("source_feed", "cluster", "broker", "ts_wall_ms", "topic")
     assert {tuple(record[key] for key in common) for record in done.records} == {
@@ -94,10 +95,7 @@ def test_first_poll_in_full() -> None:
     done = mapped(poll())
     assert done.problems == []
     assert kinds(done) == [*["ledger_state"] * 2, *["cursor_state"] * 2, "producer_created"]
-    assert of_kind(done, "ledger_state", *LEDGER) == [
-        (3, 10, 1000, AT - 5000),
-        (5, 4, 400, None),
-    ]
+    assert of_kind(done, "ledger_state", *LEDGER) == [(3, 10, 1000, AT - 5000), (5, 4, 400, None)]
     assert of_kind(done, "cursor_state", *CURSOR) == [
         ("fast", "5:3", "5:4", True, True, None),
         ("slow", "3:2", "3:7", False, True, AT - 9000),
@@ -123,19 +121,15 @@ def test_what_is_gone_is_told_between_policies_and_states() -> None:
         first.known,
     )
     assert kinds(done) == [
-        "policy",
-        "ledger_deleted",
-        "cursor_deleted",
-        "producer_closed",
-        "ledger_state",
-        "cursor_state",
-        "producer_created",
-        "producer_created",
+        *words(
+            "policy ledger_deleted cursor_deleted producer_closed ledger_state cursor_state"
+            " producer_created producer_created"
+        )
     ]
     assert of_kind(done, "ledger_deleted", "ledger_id") == [(3,)]
     assert of_kind(done, "cursor_deleted", "subscription") == [("slow",)]
     assert of_kind(done, "producer_closed", "cnx_id", "producer_id", "producer_name") == [
-        ("/10.0.0.1:500", 0, "p"),
+        ("/10.0.0.1:500", 0, "p")
     ]
     assert of_kind(done, "producer_created", "cnx_id", "producer_id", "producer_name") == [
         ("/10.0.0.1:500", 1, None),
@@ -155,11 +149,7 @@ def test_a_topic_that_is_gone() -> None:
     first = mapped(poll())
     done = mapped({"polled_ms": AT, "topic": TOPIC, "gone": True}, first.known)
     assert kinds(done) == [
-        "ledger_deleted",
-        "ledger_deleted",
-        "cursor_deleted",
-        "cursor_deleted",
-        "producer_closed",
+        *words("ledger_deleted ledger_deleted cursor_deleted cursor_deleted producer_closed")
     ]
     assert {record["broker"] for record in done.records} == {"b1:8080"}
     assert done.known is None
@@ -251,7 +241,7 @@ def test_a_position_that_is_none_is_left_out(place: Any) -> None:
     }
     done = mapped(poll(internal=internal(cursors=cursors)))
     assert of_kind(done, "cursor_state", "subscription", "mark_delete", "read_pos") == [
-        ("slow", None, "3:0"),
+        ("slow", None, "3:0")
     ]
     assert any("is not ledger:entry" in text for text in done.problems)
     assert done.known is not None and set(done.known.cursors) == {"slow", "fast"}
@@ -623,10 +613,7 @@ def test_policies_of_every_scope() -> None:
             "*",
             "topic",
             TOPIC,
-            {
-                "publishRateInBytes": 0,
-                "backlog_quota": {"destination_storage": {"limitSize": 7}},
-            },
+            {"publishRateInBytes": 0, "backlog_quota": {"destination_storage": {"limitSize": 7}}},
         ),
     ]
 

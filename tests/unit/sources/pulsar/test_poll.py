@@ -19,6 +19,7 @@ from app.sources.pulsar.admin_documents import PolledTopic
 from app.sources.pulsar.admin_poll import TOPIC_POLICIES, AdminPoller
 from app.sources.spool import PollMemory, Spool
 from app.tables.json_documents import Document
+from tests.reference.words import words
 from tests.support.servers.admin import AdminServer, break_off, hang, in_turn, status
 from tests.support.waiting import wait_for
 from tests.unit.sources.pulsar.conftest import MakeAdmin
@@ -78,10 +79,7 @@ def test_a_poll_is_one_whole_file(
     assert (poller.last.polled, poller.last.skipped, poller.last.problems) == (1, 0, [])
     # Ledgers are asked for before what later documents must know of them.
     assert [path.rpartition("/")[2] for path in server.asked[:4]] == [
-        "n1",
-        "internalStats",
-        "internal-info",
-        "stats",
+        *words("n1 internalStats internal-info stats")
     ]
 
 
@@ -102,11 +100,7 @@ def test_a_deletion_while_all_was_down_is_told(
     )
     path = AdminPoller(make_admin(), tmp_path).poll_once(AT + 60_000)
     assert kinds(path) == [
-        "ledger_deleted",
-        "cursor_deleted",
-        "producer_closed",
-        "ledger_state",
-        "cursor_state",
+        *words("ledger_deleted cursor_deleted producer_closed ledger_state cursor_state")
     ]
     assert lines(path)[0]["seq"] == 6
 
@@ -169,11 +163,7 @@ def test_a_topic_that_is_deleted(
     assert lines(poller.poll_once(AT + 1)) == [], "still listed: not believed"
     server.answers["persistent/public/n1"] = []
     assert kinds(poller.poll_once(AT + 1000)) == [
-        "ledger_deleted",
-        "ledger_deleted",
-        "cursor_deleted",
-        "cursor_deleted",
-        "producer_closed",
+        *words("ledger_deleted ledger_deleted cursor_deleted cursor_deleted producer_closed")
     ]
     assert poller.last.gone == 1
     assert lines(poller.poll_once(AT + 2000)) == []
@@ -434,10 +424,7 @@ def test_a_crash_while_a_poll_is_written(
                 lambda p, to: replace(p, to) if p.name.startswith(".memory") else crash(),
             )
         else:
-            owner, step = {
-                "records": (spool, "_flush"),
-                "memory": (Spool, "_write_memory"),
-            }[moment]
+            owner, step = {"records": (spool, "_flush"), "memory": (Spool, "_write_memory")}[moment]
             patched.setattr(owner, step, crash)
         with pytest.raises(Crash):
             poller.poll_once(AT + 1000)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from app.sources.pulsar import admin_poll
-from app.sources.pulsar.admin_client import Session
+from app.sources.pulsar.admin_client import NotAllowed, Session
 from app.sources.pulsar.admin_poll import AdminPoller
 from tests.support.polled import records
 from tests.support.servers.admin import AdminServer
@@ -20,7 +20,10 @@ class Strange(Exception):
     """An exception that no boundary names."""
 
 
-@pytest.mark.parametrize("error", [Strange("\ud800\n"), ValueError(), OverflowError("large")])
+@pytest.mark.parametrize(
+    "error",
+    [Strange("\ud800\n"), ValueError(), OverflowError("large"), NotAllowed("it may not read it")],
+)
 def test_a_topic_of_pulsar_that_fails_costs_itself(
     tmp_path: Path,
     server: AdminServer,

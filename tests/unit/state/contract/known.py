@@ -15,6 +15,7 @@ from state.client_quotas.operator import ClientQuotas
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.store import pack
 from state.producer_ids import shard as producer_id_shard
+from tests.reference.words import words
 from tests.unit.state.canonical import canonical
 from tests.unit.state.contract import awake
 from tests.unit.state.shipping import Row, params_of
@@ -183,15 +184,8 @@ def backlog(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any
             about[f"cursor {text(c['name'])}"] = (
                 [
                     int(c[f])
-                    for f in (
-                        "durable",
-                        "ledger",
-                        "entry",
-                        "first_ms",
-                        "was",
-                        "checks",
-                        "floor_ledger",
-                        "before_ledger",
+                    for f in words(
+                        "durable ledger entry first_ms was checks floor_ledger before_ledger"
                     )
                 ],
                 int(c["first_source"]) if c["first_ms"] != L.NULL else None,
@@ -200,11 +194,7 @@ def backlog(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any
                 block("ranges", p["range_count"][j]),
                 [
                     x[len(x) - n :].tolist()
-                    for x in (
-                        p["passes"][i],
-                        p["seen_bytes"][j],
-                        consumed - consumed[-1],
-                    )
+                    for x in (p["passes"][i], p["seen_bytes"][j], consumed - consumed[-1])
                 ],
             )
         at["cursors"] += int(cursors)
@@ -227,16 +217,7 @@ def entry_cache(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any,
                 text(c["name"]),
                 *(
                     int(c[f])
-                    for f in (
-                        "topic",
-                        "known",
-                        "active",
-                        "has_read",
-                        "has_mark",
-                        "told",
-                        "durable",
-                        "backlog",
-                    )
+                    for f in words("topic known active has_read has_mark told durable backlog")
                 ),
                 *(int(c[f]) for f in ("read_ledger", "read_entry") if c["has_read"]),
             )
@@ -247,33 +228,13 @@ def entry_cache(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any,
             for f in parts["flags"]
         )
         levels = ("used", "count", "wanted", "bare", "held", "hits", "inserted", "extended")
-        caches = (
-            "policy",
-            "used",
-            "wanted",
-            "aside",
-            "topics",
-            "passed_ns",
-            "hits",
-            "entries_visited",
-            "max_used",
-            "most_used",
-            "most_wanted",
-            "passes",
-            "work",
+        caches = words(
+            "policy used wanted aside topics passed_ns hits entries_visited max_used most_used"
+            " most_wanted passes work"
         )
-        key = (
-            "clock_ns",
-            "last_ns",
-            "window_start_ms",
-            "started_ns",
-            "touched",
-            "entries",
-            "eviction_ns",
-            "eviction_no",
-            "read_ns",
-            "read_no",
-            "pages",
+        key = words(
+            "clock_ns last_ns window_start_ms started_ns touched entries eviction_ns eviction_no"
+            " read_ns read_no pages"
         )
         found[text(b.key["broker"])] = {
             "key": [int(b.key[f]) for f in key],
@@ -282,15 +243,8 @@ def entry_cache(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any,
                     text(t["name"]),
                     *(
                         int(t[f])
-                        for f in (
-                            "cursors",
-                            "active",
-                            "flags",
-                            "seen_ns",
-                            "left_ns",
-                            "has_persisted",
-                            "event",
-                            "check_ns",
+                        for f in words(
+                            "cursors active flags seen_ns left_ns has_persisted event check_ns"
                         )
                     ),
                 )

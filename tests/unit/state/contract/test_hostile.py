@@ -59,7 +59,7 @@ def test_every_record_is_kept(seed: int, job: Job, tmp_path: Path) -> None:
         ),
         START_MS,
     )
-    kept = archived([raw], tmp_path, dict.fromkeys(JOBS, 0))
+    kept = archived([raw], tmp_path, dict.fromkeys(JOBS, 0), ["source_offset", "job"])
     events = [row["source_offset"] for row in kept["events"]]
     refused = {row["source_offset"] for row in kept["quarantine"]}
     whole = {row["source_offset"] for row in kept["quarantine"] if row["job"] is None}

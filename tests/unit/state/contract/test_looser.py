@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from state.backlog.declaration import NAME as BACKLOG
 from state.producer_ids.declaration import NAME as PRODUCER_IDS
 from state.rate_limits.declaration import NAME as RATE_LIMITS
+from tests.reference.words import words
 from tests.support.effort import LOOKED_FOR, drawn
 from tests.unit.state.contract.jobs import (
     JOBS,
@@ -31,12 +32,11 @@ from tests.unit.state.trace import START_MS
 
 RATES = frozenset(
     {
-        "publishRateInMsgs",
-        "publishRateInBytes",
-        "brokerPublisherThrottlingMaxMessageRate",
-        "brokerPublisherThrottlingMaxByteRate",
-        "maxPublishRatePerTopicInMessages",
-        "maxPublishRatePerTopicInBytes",
+        *words(
+            "publishRateInMsgs publishRateInBytes brokerPublisherThrottlingMaxMessageRate"
+            " brokerPublisherThrottlingMaxByteRate maxPublishRatePerTopicInMessages"
+            " maxPublishRatePerTopicInBytes"
+        )
     }
 )
 BUCKETS = ("topic", "resource_group", "broker")
@@ -386,10 +386,7 @@ def evicted(records: Sequence[Row], quota: Mapping[str, Any], **params: Any) -> 
         [records],
         Sample(
             (),
-            {
-                "backlogQuotaCheckIntervalInSeconds": 60,
-                **params,
-            },
+            {"backlogQuotaCheckIntervalInSeconds": 60, **params},
             [document("topic", "t/ns/a", backlog_quota=quota)],
             START_MS + 130_000,
         ),

@@ -16,12 +16,7 @@ from tests.reference.policies import full_name
 from tests.support.effort import drawn
 from tests.unit.state.contract.contract_traces import SEEDS
 from tests.unit.state.contract.jobs import Job, Sample, assert_same, cut, with_walls
-from tests.unit.state.contract.patterns import (
-    KINDS,
-    names_of,
-    patterns,
-    texts,
-)
+from tests.unit.state.contract.patterns import KINDS, names_of, patterns, texts
 
 
 @pytest.mark.parametrize(
