@@ -266,25 +266,13 @@ def generate(
     events: Annotated[int, Option(min=1, help="Number of events.")] = 1_000_000,
     seed: Annotated[int, Option(help="Seed.")] = 7,
     scenario: Annotated[str, Option(help="Scenario: the fleet and its incidents.")] = "demo",
-    out: Annotated[Path | None, Option(help="Folder for JSON lines.")] = None,
-    kafka: Annotated[str | None, Option(help="SERVERS/TOPIC to produce to.")] = None,
-    config: Annotated[
-        Path | None,
-        Option(
-            help="With --kafka: file to write the trace's configuration to. Default: TOPIC.yaml"
-        ),
-    ] = None,
+    *,
+    out: Annotated[Path, Option(help="Folder for JSON lines and the policies of the fleet.")],
 ) -> int:
-    """Generate a realistic trace, as JSON lines or into a Kafka topic."""
+    """Generate a realistic trace, as JSON lines."""
     from app.demo.generator.generate_command import generate as run_generate
 
-    if (out is None) == (kafka is None):
-        raise UserError("generate: give one of --out DIR, --kafka SERVERS/TOPIC")
-    if config is not None and kafka is None:
-        raise UserError("generate: --config goes with --kafka SERVERS/TOPIC")
-    return run_generate(
-        scenario=scenario, events=events, seed=seed, out=out, kafka=kafka, config=config
-    )
+    return run_generate(scenario, events, seed, out)
 
 
 @app.command()

@@ -10,7 +10,6 @@ from rich.console import Console
 
 from app.demo.demo_folder import prepare
 from app.demo.demo_scenario import ChosenScenario
-from app.demo.generator.generate_command import CACHE_BYTES
 from app.demo.generator.generated_configuration import document
 from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import Trace, plan_trace
@@ -22,6 +21,8 @@ from app.terminal.program import PROGRAM
 FILES_PER_BATCH = 10
 """Several micro-batches, as in a service, so that late records are quarantined."""
 RECORDED_PER_BATCH = 4
+CACHE_BYTES = 8 << 20
+"""Of the caches of a trace that does not name a size."""
 OWNERS = [
     {"namespace": "shop/orders", "team": "team-orders"},
     *({"tenant": name, "team": f"team-{name}"} for name in ("shop", "media", "bank")),

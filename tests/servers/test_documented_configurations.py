@@ -111,7 +111,7 @@ def here(kafka: Kafka, request: pytest.FixtureRequest, tmp_path: Path) -> Callab
             kafka.create_topic(name, 6)
 
     def fleet(source: Json) -> None:
-        """What `generate --kafka` sends: policies for every broker alone in one partition."""
+        """What a fleet sends: policies for every broker alone in one partition."""
         topic(source, first_lines())
 
     def messages(source: Json) -> None:

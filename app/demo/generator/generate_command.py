@@ -1,71 +1,32 @@
-"""The command `generate`: a trace of a scenario, as files or into Kafka."""
+"""The command `generate`: a trace of a scenario, as files."""
 
 from __future__ import annotations
 
-import shlex
 import time
 from pathlib import Path
-from textwrap import indent
 
 from rich.console import Console
 from rich.progress import Progress
 
-from app.demo.generator.generated_configuration import TraceConfiguration
 from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import ArrivalSlice, Trace, plan_trace
-from app.demo.generator.write import WrittenTrace, write_files, write_kafka, write_policies
-from app.errors import UserError
-from app.terminal.program import PROGRAM
-
-CACHE_BYTES = 8 << 20
-"""Of the caches of a trace that does not name a size."""
+from app.demo.generator.write import WrittenTrace, write_files, write_policies
 
 
-def generate(
-    scenario: str,
-    events: int,
-    seed: int,
-    out: Path | None = None,
-    kafka: str | None = None,
-    config: Path | None = None,
-) -> int:
-    """Writes a trace to a folder, or to `SERVERS/TOPIC` of Kafka, and prints its contents.
-
-    A trace in Kafka gets files of its policies and a configuration, `config`, which is printed.
-    """
-    beside = None if kafka is None else _beside(kafka, config)
+def generate(scenario: str, events: int, seed: int, out: Path) -> int:
+    """Writes a trace and its policies to a folder, and prints its contents."""
     trace = plan_trace(load_scenario(scenario), events, seed)
-    console = Console(stderr=True)
     began = time.monotonic()
-    with Progress(console=console, transient=True) as progress:
-        seconds = trace.scenario.duration_s
-        task = progress.add_task("generating", total=seconds)
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("generating", total=trace.scenario.duration_s)
 
         def step(_: ArrivalSlice) -> None:
             progress.advance(task, trace.scenario.slice_s)
 
-        if out is not None:
-            written = write_files(trace, out / "events", step)
-            write_policies(trace, out / "policies.yaml")
-        else:
-            servers, _, topic = (kafka or "").rpartition("/")
-            written = write_kafka(trace, servers, topic, step)
-    _report(trace, written, str(out or kafka), time.monotonic() - began)
-    if beside is not None:
-        text = beside.write(trace, CACHE_BYTES)
-        print(
-            f"\nThe configuration to use with it, in {beside.config} (its limits are in "
-            f"{beside.policies}):\n\n{indent(text, '  ')}\n"
-            f"  {PROGRAM} run --config {shlex.quote(str(beside.config))}"
-        )
+        written = write_files(trace, out / "events", step)
+        write_policies(trace, out / "policies.yaml")
+    _report(trace, written, str(out), time.monotonic() - began)
     return 0
-
-
-def _beside(kafka: str, config: Path | None) -> TraceConfiguration:
-    servers, _, topic = kafka.rpartition("/")
-    if not servers or not topic:
-        raise UserError(f"--kafka {kafka}: write SERVERS/TOPIC, like host:9092/events")
-    return TraceConfiguration(config, servers, topic)
 
 
 def _report(trace: Trace, written: WrittenTrace, where: str, seconds: float) -> None:

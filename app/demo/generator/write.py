@@ -1,4 +1,4 @@
-"""Where a trace goes: JSON lines in a folder, or a Kafka topic."""
+"""Where a trace goes: JSON lines in a folder."""
 
 from __future__ import annotations
 
@@ -13,12 +13,9 @@ import yaml
 from app import folders
 from app.demo.generator.trace import ArrivalSlice, Trace
 from app.errors import UserError
-from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient, deadline_in
-from app.sources.polling import Unanswered
 
 MARK = "# Written by `generate`"
 """The first line of a file begins so, which a later trace may replace."""
-TIMEOUT_S = 10.0
 Progress = Callable[[ArrivalSlice], None]
 
 
@@ -79,31 +76,3 @@ def write_policies(trace: Trace, path: Path) -> None:
         f"{MARK}: limits of the scenario's fleet, cluster {trace.scenario.cluster}{kafka}.",
         trace.policies,
     )
-
-
-def write_kafka(
-    trace: Trace, servers: str, topic: str, progress: Progress | None = None
-) -> WrittenTrace:
-    """Every record keyed by its broker, so that one broker's records stay in one partition.
-
-    A topic that does not exist is created with a partition per broker. The record's own timestamp
-    is left to the client: Kafka's retention would drop records of an old date.
-    """
-    options = {"bootstrap.servers": servers}
-    client = KafkaClient(options, int(TIMEOUT_S * 1000 / ATTEMPTS), f"--kafka {servers}/{topic}")
-    written = WrittenTrace()
-    keys = trace.fleet.keys
-    try:
-        if topic not in client.names(deadline_in(TIMEOUT_S)):
-            client.create(topic, len(keys) - 1, deadline_in(TIMEOUT_S))
-        with client.sender(topic, keys) as send:
-            for part in trace.slices():
-                send(part.data.tobytes(), part.ends.tolist(), part.brokers.tolist())
-                written.add(part)
-                if progress:
-                    progress(part)
-    except Unanswered as error:
-        raise UserError(f"--kafka {servers}/{topic}: {error}") from None
-    finally:
-        client.close()
-    return written

@@ -31,10 +31,6 @@ import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
-import org.apache.kafka.clients.producer.Callback;
-import org.apache.kafka.clients.producer.KafkaProducer;
-import org.apache.kafka.clients.producer.ProducerRecord;
-import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.IsolationLevel;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.KafkaFuture;
@@ -321,27 +317,6 @@ public final class KafkaRequests {
             new ResourcePatternFilter(ResourceType.TOPIC, null, PatternType.ANY),
             new AccessControlEntryFilter(null, null, AclOperation.ANY, AclPermissionType.ALLOW));
         return new Answers().add(admin.describeAcls(filter, options).values());
-    }
-
-    /** Creates a topic with the replication of the brokers; its id. */
-    public Answers create(String name, int partitions, int timeoutMs) {
-        CreateTopicsOptions options = new CreateTopicsOptions();
-        options.timeoutMs(Integer.valueOf(timeoutMs));
-        NewTopic topic = new NewTopic(name, Optional.of(Integer.valueOf(partitions)), Optional.empty());
-        CreateTopicsResult result = admin.createTopics(Collections.singleton(topic), options);
-        return new Answers().add(result.topicId(name));
-    }
-
-    /** Writes lines to a topic. */
-    public static Sender sender(String options, String topic, String keys) throws Exception {
-        ClassLoader before = load(KafkaRequests.class.getClassLoader());
-        try {
-            Map given = map(options);
-            separate(given, before);
-            return new Sender(given, topic, list(keys));
-        } finally {
-            load(before);
-        }
     }
 
     /** A reader from positions [topic, partition, offset, end], each partition once. It takes so many
@@ -683,52 +658,6 @@ public final class KafkaRequests {
                 values.put(key, entry == null ? null : entry.value());
             }
             return values;
-        }
-    }
-
-    /** Writes lines with keys; the first failure is that of the next call. */
-    public static final class Sender implements Callback {
-        private final KafkaProducer producer;
-        private final String topic;
-        private final List keys = new ArrayList();
-        private volatile Exception failed;
-
-        Sender(Map options, String topic, List keys) {
-            this.producer = new KafkaProducer(options);
-            this.topic = topic;
-            for (Object key : keys) {
-                this.keys.add(((String) key).getBytes(StandardCharsets.UTF_8));
-            }
-        }
-
-        /** Sends lines that end, newline included, at `places`[0], each with the key of its number in
-         * `places`[1], and waits until the brokers have them. */
-        public void send(byte[] lines, String places) throws Exception {
-            List pair = list(places);
-            List ends = (List) pair.get(0);
-            List numbers = (List) pair.get(1);
-            int begin = 0;
-            for (int i = 0; i < ends.size() && failed == null; i++) {
-                int end = ((Number) ends.get(i)).intValue();
-                byte[] key = (byte[]) keys.get(((Number) numbers.get(i)).intValue());
-                producer.send(
-                    new ProducerRecord(topic, key, Arrays.copyOfRange(lines, begin, end - 1)), this);
-                begin = end;
-            }
-            producer.flush();
-            if (failed != null) {
-                throw failed;
-            }
-        }
-
-        public void onCompletion(RecordMetadata metadata, Exception error) {
-            if (error != null && failed == null) {
-                failed = error;
-            }
-        }
-
-        public void close() {
-            producer.close(Duration.ZERO);
         }
     }
 

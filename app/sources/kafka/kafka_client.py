@@ -13,8 +13,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal, NamedTuple
 
@@ -60,13 +59,12 @@ RIGHTS = {
     "described": "Describe on TransactionalId",
     "quotas": "DescribeConfigs on Cluster",
     "acls": "Describe on Cluster",
-    "create": "Create on Topic",
 }
 """What an ACL must allow, by request; lists leave out what this user may not see."""
 DISCONNECTED = "the broker closed the connection, or its answer took longer than timeout_ms"
 TOPIC_LIST = "the list of topics"
 BY_NAME = "they are those of Kafka's Java client, by its own names"
-Send = Callable[[bytes, Sequence[int], Sequence[int]], None]
+
 Offset = Literal["first", "next", "stable"]
 Quota = tuple[dict[str, str | None], dict[str, float]]
 _PASSWORD = re.compile(r"""password\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
@@ -247,39 +245,6 @@ class KafkaClient:
                 yield part._replace(errors=errors)
         finally:
             reader.close()
-
-    def create(self, topic: str, partitions: int, deadline: float) -> None:
-        """Create a topic with the replication of the brokers; Unanswered if it is not created."""
-        self._send("create", deadline, topic, partitions).only(f"topic {topic}", deadline)
-
-    @contextmanager
-    def sender(self, topic: str, keys: Sequence[str]) -> Iterator[Send]:
-        """Sends lines with keys to a topic: bytes, the end of each line with its newline, and the
-        number of its key. Raises Unanswered."""
-        from py4j.protocol import Py4JJavaError
-
-        serializer = "org.apache.kafka.common.serialization.ByteArraySerializer"
-        options = {
-            "linger.ms": "50",
-            "compression.type": "lz4",
-            "buffer.memory": str(64 << 20),
-            "delivery.timeout.ms": "60000",
-            **self._client_options(),
-            "key.serializer": serializer,
-            "value.serializer": serializer,
-        }
-        sender = self._made("sender", json.dumps(options), topic, json.dumps(keys))
-
-        def send(lines: bytes, ends: Sequence[int], numbers: Sequence[int]) -> None:
-            try:
-                sender.send(lines, json.dumps([ends, numbers]))
-            except Py4JJavaError as error:
-                raise Unanswered(self._reason(error).text) from None
-
-        try:
-            yield send
-        finally:
-            sender.close()
 
     def refuse_unknown(self) -> None:
         """UserError for an option that no client of Kafka has."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,11 +14,8 @@ from app.demo.generator.generate_command import generate
 from app.demo.generator.json_lines import write_lines
 from app.demo.generator.trace import ArrivalSlice, Trace
 from app.demo.generator.trace_rows import NULL, TraceTexts, make_rows
-from app.demo.generator.write import write_files, write_kafka
+from app.demo.generator.write import write_files
 from app.errors import UserError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NUMBERS = (0, 9, 10, 99, 100, -1, 12_661_901_972_592_310, 2**63 - 1, -(2**63) + 1)
 
@@ -89,20 +85,6 @@ def test_folder_that_holds_events_is_refused(tmp_path: Path) -> None:
     (tmp_path / "events" / "events-00000.jsonl").touch()
     with pytest.raises(UserError, match=r"already holds events-\*\.jsonl; choose another folder"):
         generate("small", 20_000, 7, out=tmp_path)
-
-
-@pytest.mark.parametrize("where", ["events", "host:9092", "/events", "host:9092/"])
-def test_kafka_without_servers_or_topic_is_refused(where: str) -> None:
-    with pytest.raises(UserError, match="write SERVERS/TOPIC, like host:9092/events"):
-        generate("small", 20_000, 7, kafka=where)
-
-
-def test_kafka_that_does_not_answer_is_refused(
-    small: Trace, monkeypatch: pytest.MonkeyPatch, spark: SparkSession
-) -> None:
-    monkeypatch.setattr("app.demo.generator.write.TIMEOUT_S", 0.5)
-    with pytest.raises(UserError, match=r"--kafka 127\.0\.0\.1:1/events: .+refused"):
-        write_kafka(small, "127.0.0.1:1", "events")
 
 
 def test_unknown_scenario_is_refused_with_those_there_are(tmp_path: Path) -> None:
