@@ -115,7 +115,9 @@ def pack_config(config: Path, target: Path) -> None:
     """
     settings = load_settings(config)
     document = settings.model_dump(exclude={"policy_files"})
-    rules = [rule.model_dump() for rule in rules_of(settings.alerts)]
-    document["alerts"] |= {"rules": rules, "rule_files": []}
+    document["alerts"] |= {
+        "rules": [rule.model_dump() for rule in rules_of(settings.alerts)],
+        "rule_files": [],
+    }
     folders.put(target, yaml.safe_dump(document, sort_keys=False))
     target.chmod(0o600)
