@@ -97,14 +97,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def demonstrated(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a demo that the cluster has run, in an environment that travels to it; in the
     same session then a replay and a comparison of policies."""
-    out = tmp_path_factory.mktemp("demo")
-    then, python = out / THEN, out / "python"
+    folder = tmp_path_factory.mktemp("demo")
+    out, then, python = folder / "demo", folder / THEN, folder / "python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} {SEVERAL} "$@"\n')
     python.chmod(0o755)
     config, both = ("--config", str(out / "weir.yaml")), (str(out / "policies.yaml"),) * 2
-    replay = ("replay", *config, "--verify", "--drain", "--slice", "5000", "--out")
-    effects = ("policy", "diff", *both, "--on", "all", *config, "--json", "--keep")
-    then.write_text(json.dumps([(*replay, str(out / "replay")), (*effects, str(out / "kept"))]))
+    replay = ("replay", *config, "--verify", "--drain", "--slice", "5000")
+    effects = ("policy", "diff", *both, "--on", "all", *config, "--json")
+    written = ("--out", str(folder / "replay")), ("--keep", str(folder / "kept"))
+    then.write_text(json.dumps([(*replay, *written[0]), (*effects, *written[1])]))
     asked = ("demo", "--out", str(out), "--events", str(EVENTS))
     driver = ("--conf", f"spark.pyspark.driver.python={python}")
     weir(*on(cluster), *driver, *asked, WEIR_THEN=str(then))
@@ -113,7 +114,7 @@ def demonstrated(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 def answered(demonstrated: Path, number: int) -> str:
     """The output of a command that followed the demo."""
-    answer = json.loads((demonstrated / f"{number}-{THEN}").read_text())
+    answer = json.loads((demonstrated.parent / f"{number}-{THEN}").read_text())
     assert answer["code"] == 0, answer["out"]
     return str(answer["out"])
 
@@ -182,7 +183,7 @@ def test_a_replay_on_a_cluster_gives_the_tables_of_the_run(demonstrated: Path) -
 
 def test_effects_of_policies_are_replayed_on_a_cluster(demonstrated: Path) -> None:
     assert json.loads(answered(demonstrated, 1))["same"]
-    before, after = (tables(demonstrated / "kept" / side) for side in ("before", "after"))
+    before, after = (tables(demonstrated.parent / "kept" / side) for side in ("before", "after"))
     assert before["throttle_events"]
     assert before == after
 
