@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import takewhile
 from pathlib import Path
 
@@ -116,9 +117,11 @@ class Submitted:
 
     def kill(self, victim: psutil.Process | None = None) -> None:
         """SIGKILL for one process, the JVM if none is given; the others have to end by themselves."""
-        others = [*self.processes(), psutil.Process(self._process.pid)]
+        others, deadline = self.processes(), time.monotonic() + WITHIN_S
         (victim or psutil.Process(self._process.pid)).kill()
-        _, left = psutil.wait_procs(others, WITHIN_S, callback=None)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(WITHIN_S)  # first: who waits for it takes its exit code
+        _, left = psutil.wait_procs(others, max(deadline - time.monotonic(), 0))
         if self._process.poll() is None or left:
             names = ", ".join(f"{each.pid} {_command(each)[:120]}" for each in left)
             raise Failed(f"still there {WITHIN_S:.0f} s after a part was killed: {names}")
