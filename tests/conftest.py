@@ -128,6 +128,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _group(file: str) -> str:
     text = (ROOT / file).read_text(encoding="utf-8")
     brokers = re.findall(r"tests\.support\.servers\.(kafka|pulsar)\b", text)
+    if not brokers and re.search(r"\bcalm: Tables\b", text):
+        return "tests/crash/calm"  # those that compare with the same run
     return max(brokers, default=file)  # a file with both starts Kafka once more
 
 

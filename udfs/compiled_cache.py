@@ -22,6 +22,7 @@ from typing import Any
 
 from numba.core import config
 from numba.core.caching import _CacheLocator
+from numba.np import linalg
 
 ROOMS = ("app", "state", "udfs")
 _IMPORT = re.compile(
@@ -29,6 +30,14 @@ _IMPORT = re.compile(
     rf"|import\s+((?:{'|'.join(ROOMS)})[\w.]*))",
     re.MULTILINE,
 )
+
+
+def _no_linear_algebra() -> None:
+    """No compiled function has any, and numba loads a fifth of a second of scipy to look for it."""
+    raise ImportError
+
+
+linalg.ensure_blas = _no_linear_algebra
 
 
 class BySources(_CacheLocator):  # type: ignore[misc]
@@ -72,10 +81,8 @@ def _takes_files(folder: Path) -> bool:
 @cache
 def stamp(module: str) -> str:
     """Hash of a module's source and of all of Weir that it imports, hexadecimal."""
-    digest = hashlib.sha256()
-    for name in sorted(_closure(module)):
-        digest.update(f"{name}\0{_source(name)}\0".encode())
-    return digest.hexdigest()
+    sources = (f"{name}\0{_source(name)}\0" for name in sorted(_closure(module)))
+    return hashlib.sha256("".join(sources).encode()).hexdigest()
 
 
 def is_current(place: str) -> bool:
@@ -108,17 +115,12 @@ def _imports(module: str) -> frozenset[str]:
     found = set()
     for origin, names, plain in _IMPORT.findall(_source(module) or ""):
         candidates = [plain or origin]
-        if origin and _is_package(origin):
+        # Only packages have modules in them, and to look for one in anything else would load that.
+        if origin and getattr(_spec(origin), "submodule_search_locations", None) is not None:
             for name in re.findall(r"\w+", re.sub(r"#.*", "", names)):
                 candidates.append(f"{origin}.{name}")
         found |= {name for name in candidates if _source(name) is not None}
     return frozenset(found)
-
-
-def _is_package(module: str) -> bool:
-    """Only packages have modules in them, and to look for one in anything else would load that."""
-    spec = _spec(module)
-    return spec is not None and spec.submodule_search_locations is not None
 
 
 @cache

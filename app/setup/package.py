@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
+import marshal
 import sys
+import sysconfig
 import tarfile
 import zipfile
+from contextlib import suppress
+from fnmatch import fnmatch
+from importlib.util import MAGIC_NUMBER
 from pathlib import Path
 
 import yaml
@@ -16,19 +23,16 @@ from udfs.compiled_cache import is_current
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("app", "state", "udfs", "configs")
-OF_SPARK = ("jars", "examples", "work", "logs")
-"""Folders of pyspark that stay here: the first two are on every worker, the others are what
-clusters that were started here have left."""
-OF_DEVELOPERS = (
-    "*/babel/*",
-    "*/kubernetes_validate/*",
-    "*/material/*",
-    "*/mypy/*",
-    "*__mypyc.*.so",
-    "bin/hadolint",
-    "bin/ruff",
+PACKAGES = "lib/python3.11/site-packages"
+LEFT_OUT = (
+    *(f"pyspark/{folder}/*" for folder in ("jars", "examples", "work", "logs")),
+    *(f"{name}/*" for name in ("babel", "kubernetes_validate", "material", "mypy", "pip")),
+    *("*/tests/*", "*__mypyc.*.so", "*.opt-[12].pyc", "*.pyc.*"),
 )
-"""Packages of a test environment with large or many files, which no command uses."""
+"""What no command uses, most of it of a test environment, and folders of pyspark: the first two are
+on every worker, the others are what clusters that were started here have left."""
+UNCHECKED = MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8)
+"""Head of byte code that is not compared with its source (PEP 552)."""
 LAUNCHER = """\
 #!/bin/sh
 # The interpreter of a packed environment: the one it was made with where the worker has it in the
@@ -54,40 +58,43 @@ exit 127
 
 
 def pack_code(target: Path) -> None:
-    """The sources as a zip for --py-files, with fixed times: equal sources, equal bytes."""
+    """The sources and their byte code as a zip for --py-files, unless that of these sources is there."""
+    sources = {
+        file.path.relative_to(ROOT).as_posix(): file.path.read_bytes()
+        for room in ROOMS
+        for file in folders.files_below(ROOT / room)
+        if "__pycache__" not in file.path.parts
+    }
+    mark = hashlib.sha256(repr(sources).encode()).hexdigest().encode()
+    with suppress(FileNotFoundError, zipfile.BadZipFile), zipfile.ZipFile(target) as there:
+        if there.comment == mark:
+            return
     partial = target.with_suffix(".partial")
     with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
-        for room in ROOMS:
-            for path in sorted(file.path for file in folders.files_below(ROOT / room)):
-                if "__pycache__" not in path.parts:
-                    info = zipfile.ZipInfo(path.relative_to(ROOT).as_posix())
-                    info.external_attr = 0o644 << 16
-                    archive.writestr(info, path.read_bytes(), zipfile.ZIP_DEFLATED)
+        archive.comment = mark
+        for name, content in sources.items():
+            archive.writestr(name, content)
+            if name.endswith(".py"):
+                code = compile(content, name, "exec", dont_inherit=True)
+                archive.writestr(f"{name}c", UNCHECKED + marshal.dumps(code))
     partial.replace(target)
 
 
 def pack_environment(target: Path) -> None:
-    """The running environment as an archive for --archives, without what no worker reads."""
-    import venv_pack
-
-    launcher = Path(sys.prefix) / "bin" / "weir-python"
-    folders.put(launcher, LAUNCHER)
-    launcher.chmod(0o755)
-    left_out = (
-        *(f"*/pyspark/{folder}/*" for folder in OF_SPARK),
-        "share/weir/*",
-        "*/__pycache__/*",
-        *OF_DEVELOPERS,
-    )
+    """The packages of this environment as an archive for --archives, without what no worker reads.
+    Byte code in it holds where it is unpacked, since tar keeps the times of the sources."""
     partial = target.with_name(f"partial-{target.name}")
-    venv_pack.pack(
-        sys.prefix,
-        output=str(partial),
-        format="tar.gz",
-        compress_level=1,
-        force=True,
-        filters=[("exclude", pattern) for pattern in left_out],
-    )
+    launcher, python = tarfile.TarInfo("bin/weir-python"), tarfile.TarInfo("bin/python")
+    launcher.mode, launcher.size = 0o755, len(LAUNCHER)
+    python.type, python.linkname = tarfile.SYMTYPE, str(Path(sys.executable).resolve())
+    with tarfile.open(partial, "w:gz", format=tarfile.GNU_FORMAT, compresslevel=1) as archive:
+        archive.addfile(launcher, io.BytesIO(LAUNCHER.encode()))
+        archive.addfile(python)
+        for root in {Path(sysconfig.get_path(of)).resolve() for of in ("purelib", "platlib")}:
+            for file in folders.files_below(root):
+                name = file.path.relative_to(root).as_posix()
+                if not any(fnmatch(name, pattern) for pattern in LEFT_OUT):
+                    archive.add(file.path, f"{PACKAGES}/{name}")
     partial.replace(target)
 
 
@@ -108,7 +115,9 @@ def pack_config(config: Path, target: Path) -> None:
     """
     settings = load_settings(config)
     document = settings.model_dump(exclude={"policy_files"})
-    rules = [rule.model_dump() for rule in rules_of(settings.alerts)]
-    document["alerts"] |= {"rules": rules, "rule_files": []}
+    document["alerts"] |= {
+        "rules": [rule.model_dump() for rule in rules_of(settings.alerts)],
+        "rule_files": [],
+    }
     folders.put(target, yaml.safe_dump(document, sort_keys=False))
     target.chmod(0o600)

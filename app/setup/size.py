@@ -154,11 +154,14 @@ def size(load: Load, as_json: bool, why: bool = False) -> int:
     if not why:
         known = {each.name: each for each in found}
         archive = known["archive"].value
-        disk = size_text(archive + known["tables"].value)
-        print(f"cores   {known['cores'].value:,.0f}")
-        print(f"memory  {_shown(known['memory'])}")
-        print(f"disk    {disk} a day, {size_text(archive)} of it the archive")
-        print("\n--why shows how they are computed and when that was measured.")
+        print(
+            f"cores   {known['cores'].value:,.0f}",
+            f"memory  {_shown(known['memory'])}",
+            f"disk    {size_text(archive + known['tables'].value)} a day,"
+            f" {size_text(archive)} of it the archive",
+            "\n--why shows how they are computed and when that was measured.",
+            sep="\n",
+        )
         return 0
     table = Table(box=None, pad_edge=False)
     for title in ("need", "value", "computed as", "measured by (date)"):

@@ -26,22 +26,17 @@ if TYPE_CHECKING:
     from app.config.source import SourceSettings
     from app.setup.check import Check
 
+OPTIONS: dict[str, Any] = {
+    **dict.fromkeys(("storage_options", "source", "throttle_feed", "reconcile"), True),
+    "alerts": {"sinks": True},
+}
+"""Parts of the configuration in which a value may be that of an environment variable."""
+
 
 def unset_variables(settings: Settings) -> list[str]:
     """Environment variables that the options name and this environment does not have."""
-    texts = [*settings.storage_options.values()]
-    for feed in settings.source:
-        texts += feed.options.values()
-        texts += feed.groups.options.values() if feed.groups else ()
-        texts += feed.quotas.exporters.values()
-    if settings.throttle_feed is not None:
-        texts += settings.throttle_feed.options.values()
-    if settings.reconcile is not None:
-        texts.append(settings.reconcile.token or "")
-    for sink in settings.alerts.http_sinks:
-        texts += [sink.url, *sink.headers.values()]
-    names = {name for text in texts for name in ENV.findall(text)}
-    return sorted(name for name in names if name not in os.environ)
+    options = settings.model_dump_json(include=OPTIONS)
+    return sorted(name for name in {*ENV.findall(options)} if name not in os.environ)
 
 
 def idle_limits(settings: Settings) -> list[str]:
@@ -74,15 +69,15 @@ def summary(settings: Settings) -> dict[str, str]:
         "shadows": ", ".join(settings.shadows) or "none",
         "owners": _counted(settings.owners, "rule", settings.owner_files),
     }
-    sinks = len(settings.alerts.http_sinks)
-    rules = len(rules_of(settings.alerts))
+    alerts = settings.alerts
     beside = [
         name
         for name in ("alerts", "forecast", "quality", "maintenance")
         if getattr(settings, name).interval_ms is not None
     ]
     return where | {
-        "alerts": f"{counted(rules, 'rule')}, {counted(sinks, 'sink')} over HTTP",
+        "alerts": f"{counted(len(rules_of(alerts)), 'rule')}, "
+        f"{counted(len(alerts.http_sinks), 'sink')} over HTTP",
         "beside": ", ".join(beside) or "nothing",
         "metrics": "off" if settings.metrics is None else settings.metrics.listen,
         "hash": settings.config_hash(),
@@ -123,9 +118,12 @@ def resolved_text(settings: Settings) -> str:
             lines.append(yaml.safe_dump({name: value}, sort_keys=False, allow_unicode=True))
             continue
         first = {key: value[key] for key in value if key not in last}
-        text = yaml.safe_dump({name: first}, sort_keys=False, allow_unicode=True)
         versions = yaml.safe_dump({key: value[key] for key in last}, sort_keys=False)
-        lines += [text, "  # versions and defects\n", textwrap.indent(versions, "  ")]
+        lines += [
+            yaml.safe_dump({name: first}, sort_keys=False, allow_unicode=True),
+            "  # versions and defects\n",
+            textwrap.indent(versions, "  "),
+        ]
     return "".join(lines)
 
 
@@ -182,10 +180,9 @@ def validate(
         say(f"{config or 'the default configuration'} is valid; --show prints every key")
         for name, text in summary(settings).items():
             say(f"{name:<10}{text}")
-    for name in unset:
-        say(f"note: the environment variable {name} is not set here", file=sys.stderr)
-    for text in idle:
-        say(f"note: {text} has no effect on any decision", file=sys.stderr)
+    notes = [f"the environment variable {name} is not set here" for name in unset]
+    for note in (*notes, *(f"{text} has no effect on any decision" for text in idle)):
+        say(f"note: {note}", file=sys.stderr)
     for answer in answers:
         outcome = "ok  " if answer.ok else "FAIL" if answer.needed else "WARN"
         without = "" if answer.ok or answer.needed else "; a run starts without it"

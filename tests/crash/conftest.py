@@ -11,7 +11,7 @@ import yaml
 from app.config.settings import load_settings
 from app.demo.generator.write import write_files, write_policies
 from app.run.service import run
-from tests.crash.tables import Tables
+from tests.crash.tables import ALONE, Tables
 from tests.support.servers.fixtures import kafka
 from tests.support.traces import demo_trace
 
@@ -58,7 +58,7 @@ def make_config(crash_folder: Path) -> Callable[[str], Path]:
 @pytest.fixture(scope="session")
 def calm(make_config: Callable[[str], Path], spark: object) -> Tables:
     """The tables of an uninterrupted run."""
-    settings = load_settings(make_config("calm"))
+    settings = load_settings(make_config("calm"), ALONE)
     assert run(settings, available_now=True) == 0
     tables = Tables.of(settings.warehouse)
     assert {

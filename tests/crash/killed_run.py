@@ -27,6 +27,7 @@ from app.run.service import run
 from app.tables import archive_files, checkpoints, durable, manifest, policy_log
 from app.tables.commit import Writer
 from app.tables.gathering import Gathered, GatheringWriter
+from tests.crash.tables import ALONE
 
 INSIDE_S = 0.004
 """An append takes some ten milliseconds: the end comes while it is at work."""
@@ -94,7 +95,8 @@ EDITED: dict[str, Step | Logged] = {
 def main(config: str, query: str, step: str, number: str) -> int:
     """Run to the end of the source, or to the step at which the process is killed."""
     gathers = step in GATHERED
-    settings = load_settings(Path(config), {"commit_interval_ms": INTERVAL_MS} if gathers else {})
+    gathering = {"commit_interval_ms": INTERVAL_MS} if gathers else {}
+    settings = load_settings(Path(config), ALONE | gathering)
     reached, count = {**STEPS, **GATHERED, **EDITED, **PARTED}[step], int(number)
     carries = query == ALL
     query = "govern" if carries else query

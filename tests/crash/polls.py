@@ -25,7 +25,7 @@ from app.run.service import run
 from tests.crash.kills import found_processes
 from tests.crash.service import WORKER, Service
 from tests.crash.site import Records, Site
-from tests.crash.tables import Tables
+from tests.crash.tables import ALONE, Tables
 from tests.servers.kafka_groups import Cluster, now_ms, standing
 from tests.spark.runners import table
 from tests.support.servers.admin import AdminServer
@@ -86,7 +86,7 @@ class PolledSite(Site):
 
     def finish(self, drain: bool = True) -> None:
         """Process what there is to its end, without another poll."""
-        _without_polls(self.settings)
+        _without_polls(load_settings(self.config, ALONE))
 
     def polled(self) -> dict[str, list[dict[str, Any]]]:
         """The records of all files of polls, by feed."""
@@ -125,7 +125,7 @@ class PolledSite(Site):
     def _calm(self) -> Tables:
         """The tables of a run over the same files and polls that nobody kills."""
         folder = self.folder / "calm"
-        config = {**yaml.safe_load(self.config.read_text()), "warehouse": str(folder)}
+        config = {**yaml.safe_load(self.config.read_text()), **ALONE, "warehouse": str(folder)}
         shutil.copytree(self.warehouse / "_weir" / "polls", folder / "_weir" / "polls")
         settings = load_settings(None, config)
         _without_polls(settings)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,9 +17,8 @@ import yaml
 from app.archive_names import WRITES
 from app.config.settings import Settings, load_settings
 from app.run.service import run
-from tests.conftest import ROOT
-from tests.crash.service import LOCAL, OF_PYTEST, WITHIN_S, Failed, Service, last_message
-from tests.crash.tables import HOSTILE, Tables
+from tests.crash.service import LOCAL, Service
+from tests.crash.tables import ALONE, HOSTILE, Tables
 from tests.support.traces import by_broker, punctual_trace
 from tests.unit.state.contract.hostile import HOUR, hostile
 from tests.unit.state.contract.jobs import JOBS
@@ -60,7 +58,11 @@ class Records:
                 write([n for at, (_, n) in enumerate(self.lines) if at not in without], events)
             settings = load_settings(
                 None,
-                {**self.configuration(folder), "source": {"format": "files", "path": str(events)}},
+                {
+                    **self.configuration(folder),
+                    **ALONE,
+                    "source": {"format": "files", "path": str(events)},
+                },
             )
             assert run(settings, available_now=True) == 0
             tables = self._calm[without] = Tables.of(settings.warehouse)
@@ -174,21 +176,12 @@ class Site:
 
     def finish(self) -> None:
         """Process what there is to its end."""
-        assert run(self.settings, available_now=True) == 0
+        assert run(load_settings(self.config, ALONE), available_now=True) == 0
 
     def refused(self) -> list[str]:
         """The lines with which a start is refused, by exit code 2 and within its time."""
-        kept = {name: value for name, value in os.environ.items() if name not in OF_PYTEST}
-        command = [str(ROOT / "spark-submit.sh"), "run", "--config", str(self.config)]
-        try:
-            ended = subprocess.run(
-                command, env=kept, capture_output=True, text=True, timeout=WITHIN_S, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise Failed(f"a start was not refused within {WITHIN_S:.0f} s") from None
-        if ended.returncode != 2:
-            raise Failed(f"a start ended with {ended.returncode} and not 2: {ended.stderr[-1500:]}")
-        return last_message(ended.stderr)
+        with self.running() as run:
+            return run.refused()
 
     def differences(self) -> list[str]:
         """Where the tables are not those of an uninterrupted run."""

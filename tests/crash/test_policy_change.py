@@ -4,7 +4,6 @@ the archive in one call, under the versions that the log of the query has."""
 from __future__ import annotations
 
 import json
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -28,7 +27,7 @@ from tests.crash.policy_change import (
     assert_as_at_once,
     at_once,
 )
-from tests.crash.sigkill import killed
+from tests.crash.service import killed_at
 
 
 @pytest.fixture
@@ -50,14 +49,12 @@ def test_edits_between_runs_and_kills_amid_them(place: Place) -> None:
 
     place.limit(0.5)  # the file changes while nothing runs
     place.come(0.7)
-    ended = killed(place.config, ALL, "taken", 1)  # taken, and nothing judged by it
-    assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
+    killed_at(place.config, ALL, "taken", 1)  # taken, and nothing judged by it
     first = place.log()
     assert [one.number for one in first.taken] == [0, 1]
 
     place.limit(0.25)  # and again: the batch that was begun is judged by the version it had
-    ended = killed(place.config, ALL, "after", 2)  # some tables are committed, others are not
-    assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
+    killed_at(place.config, ALL, "after", 2)  # some tables are committed, others are not
     assert place.log() == first
     place.come(1.0)
     assert run(place.settings, available_now=True, drain=True) == 0

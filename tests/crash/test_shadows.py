@@ -3,7 +3,6 @@ those of a job that judges by their policies, and the live ones are those of a r
 
 from __future__ import annotations
 
-import signal
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from tests.crash.policy_change import (
     at_once,
     shadow_rows,
 )
-from tests.crash.sigkill import killed
+from tests.crash.service import killed_at
 
 TIME = TABLES["throttle_events"].schema.names.index("ts_wall_ms")
 
@@ -65,8 +64,7 @@ def test_shadows_come_change_and_go_killed(tmp_path: Path) -> None:
     place.limit(0.5)
     place.come(0.6)
     for step, number in (("after", 2), ("inside", 12)):
-        ended = killed(place.config, QUERY, step, number)
-        assert ended.returncode == -signal.SIGKILL, ended.stderr[-3000:]
+        killed_at(place.config, QUERY, step, number)
     place.come(0.7)
     assert run(place.settings, available_now=True) == 0
     assert place.logs().keys() == {"same", "tight", "late"}

@@ -38,8 +38,8 @@ OF_PYTEST = (
     "SPARK_CONF_DIR",
     "WEIR_JARS",
 )
-ON_WORKERS = {"WEIR_WORKER_PYTHON": sys.executable}
-"""The workers of this cluster have the environment: only the first start sends it to them."""
+SEVERAL = Path(__file__).with_name("several.py")
+THEN = "then.json"
 NOT_COMPARED = {"ingest_ms", "compared_ms", "trace", "read_ms"}
 BY_THE_CLOCK = {"alerts", "quality_results"}
 """What is evaluated beside the run, whenever there is time."""
@@ -95,10 +95,28 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def demonstrated(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a demo that the cluster has run."""
-    out = tmp_path_factory.mktemp("demo")
-    weir(*on(cluster), "demo", "--out", str(out), "--events", str(EVENTS))
+    """The folder of a demo that the cluster has run, in an environment that travels to it; in the
+    same session then a replay and a comparison of policies."""
+    folder = tmp_path_factory.mktemp("demo")
+    out, then, python = folder / "demo", folder / THEN, folder / "python"
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} {SEVERAL} "$@"\n')
+    python.chmod(0o755)
+    config, both = ("--config", str(out / "weir.yaml")), (str(out / "policies.yaml"),) * 2
+    replay = ("replay", *config, "--verify", "--drain", "--slice", "5000")
+    effects = ("policy", "diff", *both, "--on", "all", *config, "--json")
+    written = ("--out", str(folder / "replay")), ("--keep", str(folder / "kept"))
+    then.write_text(json.dumps([(*replay, *written[0]), (*effects, *written[1])]))
+    asked = ("demo", "--out", str(out), "--events", str(EVENTS))
+    driver = ("--conf", f"spark.pyspark.driver.python={python}")
+    weir(*on(cluster), *driver, *asked, WEIR_THEN=str(then))
     return out
+
+
+def answered(demonstrated: Path, number: int) -> str:
+    """The output of a command that followed the demo."""
+    answer = json.loads((demonstrated.parent / f"{number}-{THEN}").read_text())
+    assert answer["code"] == 0, answer["out"]
+    return str(answer["out"])
 
 
 def weir(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -147,10 +165,9 @@ def tables(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def test_a_cluster_finds_what_the_local_run_finds(
-    cluster: str, demonstrated: Path, spark: SparkSession, tmp_path: Path
+    demonstrated: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The demo on the cluster, in an environment that travels to it, and on two cores in the
-    session of the suite."""
+    """The demo on the cluster, and on two cores in the session of the suite."""
     assert demo(tmp_path, ChosenScenario(events=EVENTS)) == 0
     local, remote = (tables(at / "warehouse") for at in (tmp_path, demonstrated))
     assert len(local["events"]) > 19_000
@@ -160,38 +177,20 @@ def test_a_cluster_finds_what_the_local_run_finds(
         assert remote[name] == rows, name
 
 
-def test_a_replay_on_a_cluster_gives_the_tables_of_the_run(
-    cluster: str, demonstrated: Path, tmp_path: Path
-) -> None:
-    asked = (
-        "replay",
-        "--config",
-        str(demonstrated / "weir.yaml"),
-        "--verify",
-        "--drain",
-        "--slice",
-        "5000",
-    )
-    replay = weir(*on(cluster), *asked, "--out", str(tmp_path / "replay"), **ON_WORKERS)
-    assert "tables are those of the live run over the whole archive" in replay.stdout
+def test_a_replay_on_a_cluster_gives_the_tables_of_the_run(demonstrated: Path) -> None:
+    assert "tables are those of the live run over the whole archive" in answered(demonstrated, 0)
 
 
-def test_effects_of_policies_are_replayed_on_a_cluster(
-    cluster: str, demonstrated: Path, tmp_path: Path
-) -> None:
-    both = (str(demonstrated / "policies.yaml"),) * 2
-    asked = ("policy", "diff", *both, "--on", "all", "--config", str(demonstrated / "weir.yaml"))
-    kept = tmp_path / "kept"
-    effects = weir(*on(cluster), *asked, "--json", "--keep", str(kept), **ON_WORKERS)
-    assert json.loads(effects.stdout)["same"]
-    before, after = (tables(kept / side) for side in ("before", "after"))
+def test_effects_of_policies_are_replayed_on_a_cluster(demonstrated: Path) -> None:
+    assert json.loads(answered(demonstrated, 1))["same"]
+    before, after = (tables(demonstrated.parent / "kept" / side) for side in ("before", "after"))
     assert before["throttle_events"]
     assert before == after
 
 
 def test_an_environment_that_is_on_the_workers_is_used(cluster: str, tmp_path: Path) -> None:
     asked = ("doctor", "--json", "--warehouse", str(tmp_path / "warehouse"))
-    done = weir(*on(cluster), *asked, **ON_WORKERS)
+    done = weir(*on(cluster), *asked, WEIR_WORKER_PYTHON=sys.executable)
     checks = {check["name"]: check for check in json.loads(done.stdout)}
     assert [name for name, check in checks.items() if not check["ok"]] == []
     assert f"on {cluster}" in checks["spark"]["found"]

@@ -88,7 +88,7 @@ def test_many_names_of_one_client_cost_nobody_else(
 ) -> None:
     others = [line for part in punctual_trace(17_000).slices() for line in part.lines()]
     config = written(tmp_path / "alone", {"others.jsonl": others})
-    assert run(load_settings(config), available_now=True) == 0
+    assert run(load_settings(config, {"alerts": None}), available_now=True) == 0
     alone = every_row(str(tmp_path / "alone" / "w"))
     files: dict[str, list[bytes]] = {"0-others.jsonl": others}
     for number, line in enumerate(lines_of_many(topics, groups)):

@@ -35,7 +35,6 @@ TO_COMPILE = (
     "python-dateutil",
     "pytz",
     "pyyaml",
-    "scipy",  # numba looks for it
     "typing-extensions",
     "typing-inspection",
     "tzdata",

@@ -41,3 +41,14 @@ def test_neither_the_compiler_nor_spark_is_loaded(modules: list[str]) -> None:
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+def test_compiled_functions_load_no_linear_algebra() -> None:
+    script = (
+        "import sys, pyarrow as pa; from udfs.hashing import hash_strings;"
+        " hash_strings(pa.array(['a'])); print('scipy.linalg' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["False"]

@@ -11,6 +11,8 @@ import pytest
 import yaml
 
 from app.cli import main
+from app.config.settings import load_settings
+from app.setup.validate import unset_variables
 from tests.support.servers.admin import AdminServer, status
 from tests.support.unwritable import unwritable
 
@@ -51,6 +53,62 @@ def test_everything_in_order(
     out = capsys.readouterr().out
     assert yaml.safe_load(out)["source"]["format"] == "files"  # what is added are comments
     assert f"# ok   warehouse: {config['warehouse']} can be written\n" in out
+
+
+ADMIN = {"cluster": "c", "url": "http://127.0.0.1:1", "namespaces": ["a/b"]}
+GROUPS = {"kafka.bootstrap.servers": "127.0.0.1:1"}
+WITH_VARIABLES: dict[str, dict[str, Any]] = {
+    "store": {"storage_options": {"aws_secret_access_key": "${env:WEIR_TEST_A}"}},
+    "options": {
+        "source": {
+            "format": "kafka",
+            "options": {**GROUPS, "subscribe": "t", "kafka.sasl.jaas.config": "${env:WEIR_TEST_A}"},
+        }
+    },
+    "exporter": {
+        "source": {
+            "format": "kafka_quotas",
+            "options": GROUPS,
+            "quotas": {"exporters": {"1": "http://127.0.0.1:1/${env:WEIR_TEST_A}"}},
+        }
+    },
+    "admin token": {
+        "source": {"format": "pulsar_admin", "admin": {**ADMIN, "token": "${env:WEIR_TEST_A}"}}
+    },
+    "token of brokers": {
+        "reconcile": {"brokers": ["http://127.0.0.1:1"], "token": "${env:WEIR_TEST_A}"}
+    },
+    "throttle feed": {
+        "rate_limits": {"protocol": "pip385", "receipt_model": "supported"},
+        "throttle_feed": {
+            "topic": "t",
+            "options": {**GROUPS, "kafka.sasl.jaas.config": "${env:WEIR_TEST_A}"},
+        },
+    },
+    "header": {
+        "alerts": {
+            "sinks": [
+                {
+                    "type": "webhook",
+                    "url": "http://127.0.0.1:1",
+                    "headers": {"a": "${env:WEIR_TEST_A}, ${env:WEIR_TEST_B}"},
+                }
+            ]
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("place", WITH_VARIABLES)
+def test_variables_that_are_not_set_are_found_wherever_a_value_may_be_one(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = load_settings(None, WITH_VARIABLES[place])
+    names = ["WEIR_TEST_A", *["WEIR_TEST_B"] * (place == "header")]
+    assert unset_variables(settings) == names
+    for name in names:
+        monkeypatch.setenv(name, "x")
+    assert unset_variables(settings) == []
 
 
 def test_everything_amiss_is_named_with_what_would_mend_it(

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import py_compile
+import shutil
 import subprocess
 import sys
 import sysconfig
 import tarfile
 import venv
+import zipfile
+from functools import partial
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -52,7 +57,16 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_what_is_shipped_beside_the_code_is_found_in_the_zip(code: Path) -> None:
+@pytest.mark.parametrize("sources", ["as they are", "unreadable"])
+def test_what_is_shipped_beside_the_code_is_found_in_the_zip(
+    code: Path, tmp_path: Path, sources: str
+) -> None:
+    """Workers run the byte code in it, and do not compile the sources."""
+    if sources == "unreadable":
+        with zipfile.ZipFile(code) as whole, zipfile.ZipFile(tmp_path / code.name, "w") as found:
+            for name in whole.namelist():
+                found.writestr(name, "1 / 0" if name.endswith(".py") else whole.read(name))
+        code = tmp_path / code.name
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM],
         env={**os.environ, "PYTHONPATH": str(code)},
@@ -69,22 +83,42 @@ def test_what_is_shipped_beside_the_code_is_found_in_the_zip(code: Path) -> None
     assert others == ["{", "True", "True"]
 
 
+def test_the_zip_is_made_again_when_sources_have_changed(code: Path, tmp_path: Path) -> None:
+    other = Path(shutil.copy2(code, tmp_path / code.name))
+    made = other.stat()
+    pack_code(other)
+    assert (other.stat().st_ino, other.stat().st_mtime_ns) == (made.st_ino, made.st_mtime_ns)
+    for damage in (partial(other.write_bytes, b"no zip"), other.unlink, partial(comment, other)):
+        damage()
+        pack_code(other)
+        assert contents(other) == contents(code)
+
+
+def comment(path: Path) -> None:
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = b"of other sources"
+
+
+def contents(path: Path) -> tuple[bytes, list[tuple[str, int]]]:
+    with zipfile.ZipFile(path) as archive:
+        return archive.comment, [(info.filename, info.CRC) for info in archive.infolist()]
+
+
 def test_an_environment_is_packed_without_what_no_worker_reads(tmp_path: Path) -> None:
     """A small one: its packages are those of this environment, and the files that are made here."""
-    folder = tmp_path / "env"
+    folder, there = tmp_path / "env", "lib/python3.11/site-packages"
     venv.create(folder)
-    kept = ["lib/python3.11/site-packages/pyspark/sql/types.py", "bin/weir"]
+    kept = [f"{there}/{name}" for name in ("pyspark/sql/types.py", "some/module.py")]
     left = [
-        "lib/python3.11/site-packages/pyspark/jars/spark-core.jar",
-        "lib/python3.11/site-packages/pyspark/work/app-1/0/delta.jar",
-        "lib/python3.11/site-packages/pyspark/__pycache__/a.pyc",
-        "lib/python3.11/site-packages/kubernetes_validate/schema.json",
-        "share/weir/jars/delta.jar",
-        "bin/ruff",
+        *(f"{there}/pyspark/{name}" for name in ("jars/spark-core.jar", "work/app-1/0/delta.jar")),
+        *(f"{there}/{name}" for name in ("kubernetes_validate/schema.json", "some/tests/a.py")),
+        *("share/weir/jars/delta.jar", "bin/ruff", "bin/activate"),
     ]
     for name in (*kept, *left):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
+    compiled = cache_from_source(kept[1])
+    py_compile.compile(str(folder / kept[1]), str(folder / compiled))
     target = tmp_path / "env.tar.gz"
     subprocess.run(
         [folder / "bin/python", "-c", PACK, target],
@@ -93,8 +127,20 @@ def test_an_environment_is_packed_without_what_no_worker_reads(tmp_path: Path) -
     )
     with tarfile.open(target) as archive:
         found = set(archive.getnames())
-    assert {*kept, "bin/weir-python"} <= found
-    assert not found & set(left)
+    assert found == {*kept, compiled, "bin/weir-python", "bin/python"}
+    (tmp_path / "worker").mkdir()
+    subprocess.run(["tar", "-xf", target], check=True, cwd=tmp_path / "worker")  # as Spark does
+    # What is out of date is written again when it is imported.
+    times = (tmp_path / "worker" / compiled).stat().st_mtime_ns
+    done = subprocess.run(
+        [tmp_path / "worker/bin/weir-python", "-c", "import some.module as a; print(a.__cached__)"],
+        env={"PATH": os.environ["PATH"]},
+        text=True,
+        capture_output=True,
+        check=True,
+    )
+    assert done.stdout.strip() == str(tmp_path / "worker" / compiled)
+    assert (tmp_path / "worker" / compiled).stat().st_mtime_ns == times
 
 
 @pytest.mark.parametrize("has_code", [True, False])
@@ -124,10 +170,10 @@ def test_the_daemon_of_a_packed_environment_has_the_code_that_spark_has_brought(
         return done.stdout.strip()
 
     daemon = started("-m", "pyspark.daemon", "pyspark.worker")
-    path = f"spark:{packages}"
+    given = f"spark:{packages}"
     assert daemon == (
-        f"weir.zip:{path} -m app.setup.daemon pyspark.worker"
+        f"weir.zip:{given} -m app.setup.daemon pyspark.worker"
         if has_code
-        else f"{path} -m pyspark.daemon pyspark.worker"
+        else f"{given} -m pyspark.daemon pyspark.worker"
     )
-    assert started("-m", "pyspark.worker") == f"{path} -m pyspark.worker"
+    assert started("-m", "pyspark.worker") == f"{given} -m pyspark.worker"
