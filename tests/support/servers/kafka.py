@@ -74,7 +74,7 @@ def run_class(folder: Path, name: str, text: str, *words: str) -> None:
     """Run a class of Java, which is given as text, beside the broker's jars until it ends."""
     source = folder / f"{name}.java"
     source.write_text(text, "utf-8")
-    line = [*java(), "-cp", f"{jars()}/*", str(source), *words]
+    line = [*java(f"{jars()}/*", str(source)), *words]
     subprocess.run(line, check=True, capture_output=True, timeout=120)
 
 
@@ -121,20 +121,8 @@ class Kafka:
             + "".join(f"{key}={value}\n" for key, value in (properties or {}).items())
         )
         self._format()
-        command = [
-            *java(),
-            "-Xms128m",
-            "-Xmx512m",
-            "-XX:+UseSerialGC",
-            *options,
-            "-Djava.awt.headless=true",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
-            "-cp",
-            self._classpath,
-            "kafka.Kafka",
-            str(self._properties),
-        ]
-        self._server = Server(command, folder / "broker.log")
+        logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
+        self._server = self._process(self._classpath, logging, *options)
 
     @property
     def servers(self) -> str:
@@ -199,9 +187,7 @@ class Kafka:
         """What kafka-configs.sh says when it alters something."""
         done = subprocess.run(
             [
-                *java(),
-                *("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-                *("-cp", f"{jars()}/*", "kafka.admin.ConfigCommand"),
+                *java(f"{jars()}/*", "kafka.admin.ConfigCommand", "-Xmx128m"),
                 *("--bootstrap-server", self.servers, "--alter", *options),
             ],
             capture_output=True,
@@ -261,6 +247,12 @@ class Kafka:
             raise ServerFailed(f"{len(failed)} of {count} records were not taken: {failed[0]}")
         return count
 
+    def _process(self, classpath: str, *options: str) -> Server:
+        """The process of the broker, which does not run yet."""
+        memory = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
+        command = java(classpath, "kafka.Kafka", *memory, *options)
+        return Server([*command, str(self._properties)], self._folder / "broker.log")
+
     def _identity(self) -> tuple[Path, Path]:
         """A certificate, and the PEM file of it and its key."""
         certificate, _ = self_signed(self._folder)
@@ -273,17 +265,10 @@ class Kafka:
         """Format the storage, once."""
         if (self._folder / "data" / "meta.properties").exists():
             return
-        quiet = [
-            "-Xmx256m",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            "-cp",
-            self._classpath,
-            "kafka.tools.StorageTool",
-        ]
+        quiet = ("-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
         done = subprocess.run(
             [
-                *java(),
-                *quiet,
+                *java(self._classpath, "kafka.tools.StorageTool", *quiet),
                 "format",
                 "-t",
                 self._cluster_id,

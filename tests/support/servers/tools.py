@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
 from tests.support.servers import ivy, kafka, pulsar
-from tests.support.servers.process import java
+from tests.support.servers.process import USED, WRITTEN, java
 
 KAFKA = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
@@ -35,9 +36,9 @@ def kafka_tools(folder: Path) -> Path:
         ' transitive="false"/>\n'
     )
     paths = [ivy.jars(f"kafka-tool-{kafka.VERSION}", jar), kafka.jars()]
-    options = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     for name, program in KAFKA.items():
-        _write(folder / "bin" / name, paths, [*options, program])
+        _write(folder / "bin" / name, paths, quiet, program)
     return folder
 
 
@@ -49,18 +50,20 @@ def pulsar_tools(folder: Path, broker: pulsar.Pulsar) -> Path:
     logging.write_text(LOGGING)
     # The tools come without the classes of the broker that commands of pulsar-perf name.
     paths = [pulsar.jars(PULSAR_VERSION, pulsar.TOOLS), pulsar.jars()]
-    options = [f"-Dlog4j2.configurationFile={logging}"]
+    option = f"-Dlog4j2.configurationFile={logging}"
     for name, program in PULSAR.items():
-        _write(folder / "bin" / name, paths, [*options, program, str(settings)])
+        _write(folder / "bin" / name, paths, option, program, str(settings))
     return folder
 
 
-def _write(script: Path, jars: list[Path], words: list[str]) -> None:
+def _write(script: Path, jars: list[Path], option: str, program: str, *words: str) -> None:
     """A script that runs a Java program; its arguments follow `words`."""
     script.parent.mkdir(parents=True, exist_ok=True)
     classpath = ":".join(f"{folder}/*" for folder in jars)
-    line = shlex.join(
-        [*java(), "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath, *words]
+    line = "exec " + shlex.join([*java(classpath, program, "-Xmx1g", option), *words])
+    # The first start writes the archive, the next ones use it.
+    line = re.sub(
+        f"(.*-XX:){WRITTEN}=(\\S+)(.*)", rf"a={WRITTEN}; [ ! -f \2 ] || a={USED}\n\1$a=\2\3", line
     )
-    script.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
+    script.write_text(f'#!/bin/sh\n{line} "$@"\n')
     script.chmod(0o755)
