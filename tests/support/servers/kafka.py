@@ -6,6 +6,7 @@ import os
 import secrets
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.servers import ivy
 from tests.support.servers.process import Server, ServerFailed, accepts, free_ports, java
+from tests.support.servers.raw_kafka import BROKERS, LOGGERS, Entity, RawClient
 from tests.support.servers.tls import self_signed
 from tests.support.waiting import PATIENCE_S, wait_for
 
@@ -101,7 +103,8 @@ class Kafka:
         self._port, self._secure, controller = free_ports(3)
         self._controller: int = controller if joins is None else joins._controller
         self._cluster_id: str = _cluster_id() if joins is None else joins._cluster_id
-        self._classpath = ":".join([*map(str, plugins), f"{jars(version)}/*"])
+        lib = f"{jars(version)}/*"
+        self._classpath = ":".join([*map(str, plugins), lib])
         self._properties = folder / "server.properties"
         folder.mkdir(parents=True, exist_ok=True)
         self.certificate, keystore = self._identity()
@@ -120,7 +123,7 @@ class Kafka:
             )
             + "".join(f"{key}={value}\n" for key, value in (properties or {}).items())
         )
-        self._format()
+        self._format(lib)
         logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
         self._server = self._process(self._classpath, logging, *options)
 
@@ -183,25 +186,21 @@ class Kafka:
 
             wait_for(led)
 
-    def configure(self, *options: str) -> str:
-        """What kafka-configs.sh says when it alters something."""
-        done = subprocess.run(
-            [
-                *java(f"{jars()}/*", "kafka.admin.ConfigCommand", "-Xmx128m"),
-                *("--bootstrap-server", self.servers, "--alter", *options),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return done.stdout + done.stderr
+    def limit(self, entity: Entity, limits: Mapping[str, float | None]) -> str:
+        """Set limits of an entity, or remove them where they are None; what the broker says against
+        them."""
+        with closing(RawClient(self.servers, b"admin")) as client:
+            return client.limit(entity, limits)
 
     def change(self, settings: Mapping[str, object]) -> str:
-        """Change settings of all brokers while they run; in brackets a value may have commas."""
-        texts = (f"{key}=[{value}]" for key, value in settings.items())
-        brokers = ("--entity-type", "brokers", "--entity-default")
-        return self.configure(*brokers, "--add-config", ",".join(texts))
+        """Change settings of all brokers while they run; what the broker says against it."""
+        with closing(RawClient(self.servers, b"admin")) as client:
+            return client.configure(BROKERS, "", {k: str(v) for k, v in settings.items()})
+
+    def log(self, logger: str, level: str | None) -> None:
+        """Have a logger of the broker write from a level on, or from its own."""
+        with closing(RawClient(self.servers, b"admin")) as client:
+            assert client.configure(LOGGERS, "1", {logger: level}) == ""
 
     def produce(
         self, topic: str, lines: Iterable[bytes], *, key: Callable[[bytes], bytes] | None = None
@@ -261,14 +260,14 @@ class Kafka:
         keystore.write_bytes(key.read_bytes() + certificate.read_bytes())
         return certificate, keystore
 
-    def _format(self) -> None:
+    def _format(self, lib: str) -> None:
         """Format the storage, once."""
         if (self._folder / "data" / "meta.properties").exists():
             return
         quiet = ("-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
         done = subprocess.run(
             [
-                *java(self._classpath, "kafka.tools.StorageTool", *quiet),
+                *java(lib, "kafka.tools.StorageTool", *quiet),
                 "format",
                 "-t",
                 self._cluster_id,
