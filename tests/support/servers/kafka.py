@@ -103,8 +103,7 @@ class Kafka:
         self._port, self._secure, controller = free_ports(3)
         self._controller: int = controller if joins is None else joins._controller
         self._cluster_id: str = _cluster_id() if joins is None else joins._cluster_id
-        lib = f"{jars(version)}/*"
-        self._classpath = ":".join([*map(str, plugins), lib])
+        self._classpath, self._plugins = f"{jars(version)}/*", plugins
         self._properties = folder / "server.properties"
         folder.mkdir(parents=True, exist_ok=True)
         self.certificate, keystore = self._identity()
@@ -123,7 +122,7 @@ class Kafka:
             )
             + "".join(f"{key}={value}\n" for key, value in (properties or {}).items())
         )
-        self._format(lib)
+        self._format()
         logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
         self._server = self._process(self._classpath, logging, *options)
 
@@ -249,7 +248,7 @@ class Kafka:
     def _process(self, classpath: str, *options: str) -> Server:
         """The process of the broker, which does not run yet."""
         memory = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
-        command = java(classpath, "kafka.Kafka", *memory, *options)
+        command = java(classpath, "kafka.Kafka", *memory, *options, plugins=self._plugins)
         return Server([*command, str(self._properties)], self._folder / "broker.log")
 
     def _identity(self) -> tuple[Path, Path]:
@@ -260,14 +259,14 @@ class Kafka:
         keystore.write_bytes(key.read_bytes() + certificate.read_bytes())
         return certificate, keystore
 
-    def _format(self, lib: str) -> None:
+    def _format(self) -> None:
         """Format the storage, once."""
         if (self._folder / "data" / "meta.properties").exists():
             return
         quiet = ("-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
         done = subprocess.run(
             [
-                *java(lib, "kafka.tools.StorageTool", *quiet),
+                *java(self._classpath, "kafka.tools.StorageTool", *quiet),
                 "format",
                 "-t",
                 self._cluster_id,

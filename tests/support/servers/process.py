@@ -45,18 +45,19 @@ def launcher() -> list[str]:
     return [f"{home}/bin/java" if home else "java", *options]
 
 
-def java(classpath: str, main: str, *options: str) -> list[str]:
+def java(classpath: str, main: str, *options: str, plugins: Sequence[Path] = ()) -> list[str]:
     """The command of a Java program, up to its arguments; `main` is its class or its source.
 
     JVMs with options of tests take their classes from an archive, which spares a third to half of
-    the CPU of a start; the first one with this class path writes it when it ends.
+    the CPU of a start; the first one with this class path and no plug-ins writes it when it ends.
     """
     java_, *of_tests = launcher()
     words = [java_, *of_tests, *options]
     if of_tests:
         archive = _archive(java_, classpath, main)
-        words += ["-Xlog:disable", f"-XX:{USED if _is_whole(archive) else WRITTEN}={archive}"]
-    return [*words, "-cp", classpath, main]
+        kinds = [USED] if _is_whole(archive) else [] if plugins else [WRITTEN]
+        words += ["-Xlog:disable", *(f"-XX:{kind}={archive}" for kind in kinds)]
+    return [*words, "-cp", ":".join([classpath, *map(str, plugins)]), main]
 
 
 def _archive(java_: str, classpath: str, main: str) -> Path:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.servers import ivy, kafka, pulsar
@@ -26,6 +29,38 @@ LOGGING = """\
 <Configuration status="ERROR"><Appenders><Console name="C">
 <PatternLayout pattern="%d %-5p %c - %m%n"/></Console></Appenders>
 <Loggers><Root level="info"><AppenderRef ref="C"/></Root></Loggers></Configuration>
+"""
+
+
+COMMANDS = """\
+import java.util.Arrays;
+
+public class Commands {
+    static Class<?> tool;
+
+    static Object of(String name, Object value) throws Exception {
+        for (var field : tool.getDeclaredFields())
+            if (field.getName().equals(name)) {
+                field.setAccessible(true);
+                if (value != null) field.set(null, value);
+                return field.get(null);
+            }
+        return 0;
+    }
+
+    /** A program, then how many words each command has, and these. */
+    public static void main(String[] words) throws Exception {
+        tool = Class.forName(words[0]);
+        of("allowSystemExit", false);  // of Pulsar; Kafka's ends the JVM when it fails
+        for (int at = 1, end; at < words.length; at = end) {
+            end = at + 1 + Integer.parseInt(words[at]);
+            Object command = Arrays.copyOfRange(words, at + 1, end);
+            tool.getMethod("main", String[].class).invoke(null, command);
+            if (!of("lastExitCode", null).equals(0)) System.exit(1);
+        }
+        System.exit(0);
+    }
+}
 """
 
 
@@ -54,6 +89,31 @@ def pulsar_tools(folder: Path, broker: pulsar.Pulsar) -> Path:
     for name, program in PULSAR.items():
         _write(folder / "bin" / name, paths, option, program, str(settings))
     return folder
+
+
+def together(script: Path) -> Callable[[], subprocess.CompletedProcess[str]]:
+    """Have a tool note the commands that it is given, and what runs them in one JVM then, each with
+    its own words, in the environment of the last one: a JVM for each takes seconds."""
+    words = shlex.split(script.read_text().splitlines()[-1])
+    at = words.index("-cp") + 1
+    program, *first = words[at + 1 : -1]
+    source, noted, set_ = (script.with_name(f"Commands.{end}") for end in ("java", "words", "env"))
+    source.write_text(COMMANDS)
+    script.write_text(
+        f"#!/bin/sh\nenv -0 > {set_}\n"
+        f"printf '%s\\0' $(({len(first)} + $#)) {shlex.join(first)} \"$@\" >> {noted}\n"
+    )
+
+    def run() -> subprocess.CompletedProcess[str]:
+        options = (word for word in words[:at] if word.startswith("-D"))
+        commands = map(os.fsdecode, noted.read_bytes().split(b"\0")[:-1])
+        line = [*java(words[at], str(source), *options), program, *commands]
+        environment = dict(each.split(b"=", 1) for each in set_.read_bytes().split(b"\0")[:-1])
+        return subprocess.run(
+            line, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    return run
 
 
 def _write(script: Path, jars: list[Path], option: str, program: str, *words: str) -> None:
