@@ -78,12 +78,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 LONG = (
     "tests/spark/test_cluster.py",
+    "pulsar",
     "kafka",
     "tests/crash/",
     "tests/spark/test_three_runners.py",
     "tests/spark/upgrade/",
     "tests/spark/",
-    "pulsar",
     "tests/servers/",
     "tests/unit/test_extreme_values.py",
     "tests/unit/contract/test_redaction.py",
