@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 import hypothesis
 import pytest
@@ -77,12 +78,12 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
 
 LONG = (
     "tests/spark/test_cluster.py",
+    "pulsar",
     "kafka",
     "tests/crash/",
     "tests/spark/test_three_runners.py",
     "tests/spark/upgrade/",
     "tests/spark/",
-    "pulsar",
     "tests/servers/",
     "tests/unit/test_extreme_values.py",
     "tests/unit/contract/test_redaction.py",
@@ -97,8 +98,8 @@ one waits for a broker while the other one computes."""
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Several processes share the tests by file; those with a Kafka broker are all of one process,
-    those with a Pulsar broker of one, too."""
+    """Several processes share the tests by file; those with the suite's Pulsar broker are all of one
+    process, those with its Kafka broker of two."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByGroup(LoadScopeScheduling):
@@ -114,8 +115,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     def is_out(item: pytest.Item) -> bool:
         slow = item.get_closest_marker("slow") is not None
-        # the fixture of a broker has the name of its group
-        java = {"spark", _group(item.location[0])} & {*getattr(item, "fixturenames", ())}
+        java = {"spark", *BROKERS} & {*getattr(item, "fixturenames", ())}
         return (slow and not SLOW) or (QUICK and bool(java))
 
     out = {item for item in items if is_out(item)}
@@ -124,13 +124,28 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: _turn(_group(item.location[0])))
 
 
+BROKERS = {
+    "kafka": re.compile(r"\bkafka: Kafka\b|\bshared_kafka\b|\bservers\.kafka_groups\b"),
+    "pulsar": re.compile(r"\bsupport\.servers\.pulsar\b"),
+}
+"""Fixtures of brokers that files share, and what a file has that takes one."""
+
+
+@functools.cache
+def brokers(file: str) -> tuple[str, ...]:
+    """Those of `BROKERS` that a file has."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    return tuple(name for name, sign in BROKERS.items() if sign.search(text))
+
+
 @functools.cache
 def _group(file: str) -> str:
+    broker = max(brokers(file), default=None)  # a file with both starts Kafka once more
+    if broker is not None:
+        return f"kafka {crc32(file.encode()) % 2}" if broker == "kafka" else broker
     text = (ROOT / file).read_text(encoding="utf-8")
-    brokers = re.findall(r"tests\.support\.servers\.(kafka|pulsar)\b", text)
-    if not brokers and re.search(r"\bcalm: Tables\b", text):
-        return "tests/crash/calm"  # those that compare with the same run
-    return max(brokers, default=file)  # a file with both starts Kafka once more
+    # those that compare with the same run
+    return "tests/crash/calm" if re.search(r"\bcalm: Tables\b", text) else file
 
 
 def _turn(group: str) -> tuple[int, str]:

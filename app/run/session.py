@@ -70,6 +70,8 @@ PREFERRED = {
     "spark.databricks.delta.properties.defaults.checkpointInterval": "100",
     "spark.databricks.delta.history.metricsEnabled": "false",
     "spark.sql.streaming.minBatchesToRetain": "20",
+    # 10 ms by default: a source without new records was asked a hundred times a second.
+    "spark.sql.streaming.pollingDelay": "100",
     "spark.ui.showConsoleProgress": "false",
     "spark.scheduler.mode": "FAIR",
 }

@@ -12,10 +12,10 @@ from app.config.settings import load_settings
 from app.demo.generator.write import write_files, write_policies
 from app.run.service import run
 from tests.crash.tables import ALONE, Tables
-from tests.support.servers.fixtures import kafka
+from tests.support.servers.fixtures import kafka, pytest_runtest_teardown
 from tests.support.traces import demo_trace
 
-__all__ = ["kafka"]
+__all__ = ["kafka", "pytest_runtest_teardown"]
 
 EVENTS = 20_000
 

@@ -20,7 +20,7 @@ from tests.servers.kafka_life import Life
 from tests.support.servers import ivy, producer_ids
 from tests.support.servers.kafka import MECHANISM, PASSWORD, USER, Kafka
 from tests.support.servers.process import free_ports
-from tests.support.servers.raw_kafka import Entity, RawClient
+from tests.support.servers.raw_kafka import Entity
 from tests.support.waiting import PATIENCE_S
 
 RELEASE = "4.4.0"
@@ -94,8 +94,7 @@ class Day(Life):
         return {**(login if secure else plain), "client.id": name, "log_level": 0, **more}
 
     def limit(self, entity: Entity, **limits: float | None) -> None:
-        with closing(RawClient(self.kafka.servers, b"admin")) as raw:
-            raw.limit(entity, limits)
+        assert self.kafka.limit(entity, limits) == ""
 
     def begin(self) -> None:
         """What stands when Weir is started."""

@@ -18,8 +18,7 @@ from confluent_kafka import admin as requests
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec
 
 from tests.servers.kafka_groups import now_ms
-from tests.support.servers.kafka import Kafka, jars
-from tests.support.servers.process import java
+from tests.support.servers.kafka import Kafka, run_class
 from tests.support.waiting import PATIENCE_S, wait_for
 
 HALF = "half"
@@ -306,20 +305,7 @@ class Life:
     def once(self, unasked: AbstractContextManager[None]) -> None:
         """Commits under the empty id, an offset that is deleted, a folder of logs that is gone; in
         the context of the last nobody asks the broker."""
-        (self.folder / "Commits.java").write_text(JAVA, "utf-8")
-        subprocess.run(
-            [
-                *java(),
-                "-cp",
-                f"{jars()}/*",
-                str(self.folder / "Commits.java"),
-                self.kafka.servers,
-                HALF,
-            ],
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
+        run_class(self.folder, "Commits", JAVA, self.kafka.servers, HALF)
         self.expired[HALF, "expired", 0] = 6
         self.expect("group-without-offset", HALF, "expired")
 

@@ -16,6 +16,7 @@ from tests.support import backlog_views
 from tests.support.servers.exporter import exporter
 from tests.support.servers.kafka import Kafka
 from tests.support.servers.process import free_ports
+from tests.support.servers.raw_kafka import Entity
 from tests.unit.sources.kafka.poll import lines
 
 if TYPE_CHECKING:
@@ -24,14 +25,15 @@ if TYPE_CHECKING:
 __all__ = ["exporter"]
 
 pytestmark = pytest.mark.kafka
-USER = ("--entity-type", "users", "--entity-name", "quotas-kay")
+USER: Entity = {"user": "quotas-kay"}
+NONE = {"producer_byte_rate": None, "consumer_byte_rate": None}
 
 
 @pytest.fixture
 def limited(kafka: Kafka) -> Iterator[None]:
-    kafka.configure(*USER, "--add-config", "producer_byte_rate=1000")
+    assert kafka.limit(USER, {"producer_byte_rate": 1000}) == ""
     yield
-    kafka.configure(*USER, "--delete-config", "producer_byte_rate,consumer_byte_rate")
+    assert kafka.limit(USER, NONE) == ""
 
 
 def given(make: Callable[..., Settings], kafka: Kafka, **exporters: str) -> Settings:
@@ -64,10 +66,10 @@ def test_limits_are_told_when_they_change_and_rates_at_every_poll(
     assert '"producer_byte_rate": 1000' in first["policy_json"]
     assert '"quota_kinds": "remembered"' in first["policy_json"]  # Kafka 4.1
     assert policies(2) == []
-    kafka.configure(*USER, "--add-config", "consumer_byte_rate=7")
+    assert kafka.limit(USER, {"consumer_byte_rate": 7}) == ""
     (second,) = policies(3)
     assert '"consumer_byte_rate": 7' in second["policy_json"]
-    kafka.configure(*USER, "--delete-config", "producer_byte_rate,consumer_byte_rate")
+    assert kafka.limit(USER, NONE) == ""
     poller.close()
     again = sources.poller(settings, settings.feed)  # what was there is in the folder
     gone = [r for r in lines(again.poll_once(4)) if "quotas-kay" in r.get("policy_json", "")]

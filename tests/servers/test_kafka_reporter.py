@@ -55,14 +55,10 @@ def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Broker]:
 
 def test_rates_bounds_and_throttle_times_of_clients(broker: Broker, tmp_path: Path) -> None:
     folder = tmp_path / "rates"
-    limits = f"producer_byte_rate={LIMIT},request_percentage=1000"
-    of_alice = ("--entity-type", "users", "--entity-name", ALICE)
-    broker.configure(*of_alice, "--add-config", limits)
-    anybody = f"producer_byte_rate={HIGH},consumer_byte_rate={HIGH}"
-    users = ("--entity-type", "users", "--entity-default")
-    broker.configure(
-        *users, "--entity-type", "clients", "--entity-default", "--add-config", anybody
-    )
+    limits = {"producer_byte_rate": LIMIT, "request_percentage": 1000}
+    assert broker.limit({"user": ALICE}, limits) == ""
+    anybody = {"producer_byte_rate": HIGH, "consumer_byte_rate": HIGH}
+    assert broker.limit({"user": None, "client-id": None}, anybody) == ""
     one = broker.producer(BOB, APP)
     sent = send(one, 5, 0.1)
     send(broker.producer(ALICE, APP), 6, 0)
@@ -116,11 +112,10 @@ def reader(broker: Broker) -> Consumer:
 def test_it_is_switched_and_changed_while_the_broker_runs(broker: Broker, tmp_path: Path) -> None:
     folder = tmp_path / "rates"
     for limit in (1_000_000, 2_000_000):  # the first one makes Kafka measure
-        options = ("--entity-type", "clients", "--entity-default")
-        broker.configure(*options, "--add-config", f"producer_byte_rate={limit}")
+        assert broker.limit({"client-id": None}, {"producer_byte_rate": limit}) == ""
     with sending(broker, "app-1", "job") as sent:
         wait_for(lambda: clients(read(folder)) == {"app-1", "job"})
-        broker.change({"metric.reporters": ""})
+        assert broker.change({"metric.reporters": ""}) == ""
         wait_for(lambda: not list(folder.glob(".*.open")))
         ended = len(read(folder))
         broker.create_topic(RATES)
@@ -132,7 +127,7 @@ def test_it_is_switched_and_changed_while_the_broker_runs(broker: Broker, tmp_pa
             "weir.kafka.bootstrap.servers": broker.servers,
             "weir.clients": "^app",
         }
-        broker.change(to_topic)
+        assert broker.change(to_topic) == ""
         gap, *rates = consumed(broker, 5)
         assert (gap["event_type"], gap["gap_from_wall_ms"]) == (
             "gap",
@@ -147,10 +142,11 @@ def test_it_is_switched_and_changed_while_the_broker_runs(broker: Broker, tmp_pa
             refused
         )
         # A sink that cannot be: the broker goes on, and what is missing is said afterwards.
-        broker.change({"weir.kafka.bootstrap.servers": "127.0.0.1:1", "weir.buffer.records": 4})
+        nowhere = {"weir.kafka.bootstrap.servers": "127.0.0.1:1", "weir.buffer.records": 4}
+        assert broker.change(nowhere) == ""
         before = list(sent)
         time.sleep(3)
-        broker.change({"weir.sink": "files", "weir.clients": "job"})
+        assert broker.change({"weir.sink": "files", "weir.clients": "job"}) == ""
         wait_for(lambda: clients(read(folder)[ended:]) == {"job"})
         assert all(after > count + 20 for count, after in zip(before, sent, strict=True))
         assert read(folder, "gap")[-1]["gap_from_wall_ms"] >= rates[-1]["ts_wall_ms"]

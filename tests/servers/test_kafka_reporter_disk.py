@@ -47,8 +47,7 @@ def broker(folder: Path, tmp_path: Path) -> Iterator[Broker]:
     made = partial(Broker, tmp_path / "broker", VERSION, settings)
     with serving(made, "Kafka broker with the reporter") as started:
         started.create_topic(TOPIC)
-        options = ("--entity-type", "clients", "--entity-default")
-        started.configure(*options, "--add-config", "producer_byte_rate=1000000000")
+        assert started.limit({"client-id": None}, {"producer_byte_rate": 1_000_000_000}) == ""
         yield started
 
 

@@ -183,7 +183,7 @@ def test_the_log_is_switched_on_and_off_while_the_broker_runs(tmp_path: Path) ->
         broker.start()
     except (Missing, OSError) as error:
         pytest.skip(f"no Kafka broker: {error}")
-    logger = ("--entity-type", "broker-loggers", "--entity-name", "1")
+    logger = "kafka.request.logger"
 
     def send(count: int) -> None:
         for user in ("alice", "bob"):
@@ -195,9 +195,9 @@ def test_the_log_is_switched_on_and_off_while_the_broker_runs(tmp_path: Path) ->
     try:
         broker.create_topic("orders")
         send(5)
-        broker.configure(*logger, "--add-config", "kafka.request.logger=DEBUG")
+        broker.log(logger, "DEBUG")
         send(3)
-        broker.configure(*logger, "--delete-config", "kafka.request.logger")
+        broker.log(logger, None)
         send(2)
         time.sleep(1)
     finally:
@@ -353,8 +353,10 @@ def lived(
     first = cluster[0]
     for topic in ("orders", "payments", "history"):
         first.create_topic(topic, 2)
-    for _ in range(150):
-        first.send("history", [{"value": bytes(2000), "partition": n % 2} for n in range(8)])
+    batches = Producer({"bootstrap.servers": first.servers, "batch.num.messages": 4})
+    for n in range(1200):
+        batches.produce("history", bytes(2000), partition=n % 2)
+    assert batches.flush(PATIENCE_S) == 0
     settings = make_settings(
         source=[
             {
@@ -381,7 +383,7 @@ def lived(
 
         def limit(entity: Entity, limits: dict[str, float | None]) -> None:
             begin = time.time() * 1000
-            admin.limit(entity, limits)
+            assert admin.limit(entity, limits) == ""
             while not poller.last.records:  # brokers learn of it after the answer
                 time.sleep(0.02)
                 poller.poll_once(int(time.time() * 1000))
@@ -594,7 +596,7 @@ def test_measured_rates_are_those_of_the_requests(
         broker.create_topic("orders", 2)
         with closing(RawClient(broker.servers, b"admin")) as admin:
             for user, bound in BOUNDS.items():
-                admin.limit({"user": user}, {"producer_byte_rate": bound})
+                assert admin.limit({"user": user}, {"producer_byte_rate": bound}) == ""
         time.sleep(1)
         clients = Clients(broker, time.monotonic() + 4.4 * WINDOW_MS / 1000, STEADY, others=False)
         clients.start()

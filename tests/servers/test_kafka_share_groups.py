@@ -98,7 +98,7 @@ def program(source: Path, text: str, words: list[str], *libraries: Path) -> Iter
     source.write_text(text, "utf-8")
     path = ":".join(f"{folder}/*" for folder in (jars(NEWEST), *libraries))
     with subprocess.Popen(
-        [*java(), QUIET, "-cp", path, str(source), *words],
+        [*java(path, str(source), QUIET), *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

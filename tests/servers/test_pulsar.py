@@ -220,7 +220,6 @@ def test_a_record_in_chunks_is_read_wherever_a_batch_ends(
     pulsar: Pulsar, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(position_range, "SILENCE_S", 1.0)
-    pulsar.run_with(maxMessageSize="100000")
     name = f"{namespace}/{uuid4().hex}"
     pulsar.create_topic(name)
     lines = [line for n in range(2) for line in (b"small", b"%d" % n * 250_000)]
@@ -241,7 +240,6 @@ def test_a_record_in_chunks_is_read_wherever_a_batch_ends(
             for value in batch.column("value")
         ]
         assert sorted(found) == sorted(lines), cut
-    pulsar.run_with()
 
 
 def planner_of(settings: Settings) -> Planner:

@@ -17,19 +17,17 @@ from app.run.service import run
 from app.sources.pulsar.entries import Entry, entries
 from app.sources.pulsar.position_range import Range
 from tests.servers.live import MakeSettings
-from tests.support.servers.pulsar import Pulsar
+from tests.support.servers.pulsar import CHUNK, Pulsar
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
 SIZES = (1_000, 50_000, 250_000, 600_000)
-CHUNK = "100000"
 
 
 @pytest.fixture
 def topic(pulsar: Pulsar) -> str:
-    """A topic of a broker that takes messages of up to CHUNK bytes."""
-    pulsar.run_with(maxMessageSize=CHUNK)
+    """A topic in a namespace of its own."""
     namespace = f"acme/orders-{uuid4().hex}"
     pulsar.namespace(namespace)
     return f"{namespace}/created"
@@ -80,7 +78,7 @@ def test_a_topic_without_any_feed(pulsar: Pulsar, topic: str, make_settings: Mak
     places = {(e["partition"], e["source_partition"], e["source_offset"]) for e in published}
     assert len(places) == len(published)
     assert sum(e["num_messages"] for e in published if not e["num_chunks"]) == 400 + sum(
-        len(payload) < int(CHUNK) for payload in payloads
+        len(payload) < CHUNK for payload in payloads
     )
     assert sum(e["entry_bytes"] for e in published) == sum(map(len, payloads)) + sum(
         len(b"small %d" % n) for n in range(400)
@@ -88,7 +86,7 @@ def test_a_topic_without_any_feed(pulsar: Pulsar, topic: str, make_settings: Mak
     assert {(e["cluster"], e["broker"], e["source_feed"]) for e in events} == {
         ("east", "pulsar", "pulsar_messages")
     }
-    chunked = [payload for payload in payloads if len(payload) > int(CHUNK)]
+    chunked = [payload for payload in payloads if len(payload) > CHUNK]
     found = rows(settings, "chunk_messages")
     assert sorted(row["payload"] for row in found) == sorted(chunked)
     assert sorted(row["checksum"] for row in found) == sorted(map(zlib.crc32, chunked))

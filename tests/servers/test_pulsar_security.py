@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -27,11 +26,10 @@ DOES_NOT_ANSWER = "Pulsar does not answer at pulsar+ssl://"
 
 
 @pytest.fixture(scope="module")
-def secure(pulsar: Pulsar) -> Iterator[Pulsar]:
-    """The broker, with login."""
+def secure(pulsar: Pulsar) -> Pulsar:
+    """The broker, with login; it stays so, since whoever has no token is an administrator."""
     pulsar.run_with(**with_login())
-    yield pulsar
-    pulsar.run_with()
+    return pulsar
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from app.jars import coordinates
-from app.run.session import REQUIRED
+from app.run.session import PREFERRED, REQUIRED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 def test_confs_that_results_depend_on_are_in_force(spark: SparkSession) -> None:
     assert {key: spark.conf.get(key) for key in REQUIRED} == REQUIRED
     assert spark.conf.get("spark.sql.shuffle.partitions") == "2"
+
+
+def test_confs_that_affect_speed_are_in_force(spark: SparkSession) -> None:
+    assert {key: spark.conf.get(key) for key in PREFERRED} == PREFERRED
 
 
 def test_delta_tables_are_written_and_read_back(spark: SparkSession, tmp_warehouse: str) -> None:

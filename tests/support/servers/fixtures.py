@@ -1,43 +1,58 @@
-"""Servers that the whole suite shares: started by the first test that asks, stopped at the end."""
+"""Brokers that the files of a process share: started by the first test that asks, stopped behind the
+last file in a row that has them, since one that waits takes two percent of a core."""
 
 from __future__ import annotations
 
 import atexit
-import functools
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from tests.conftest import brokers
 from tests.support.servers.kafka import Kafka
-from tests.support.servers.process import Missing, serving
+from tests.support.servers.process import Missing
 from tests.support.servers.pulsar import Pulsar
 
+Broker = TypeVar("Broker", Kafka, Pulsar)
+_made: dict[str, Kafka | Pulsar] = {}
+_missing: dict[str, str] = {}
+"""Why there is none."""
 
-@functools.cache
-def _shared_kafka() -> Kafka | str:
-    """The one broker of this run of the suite, or why there is none."""
-    folder = Path(tempfile.mkdtemp(prefix="weir-kafka-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    try:
-        broker = Kafka(folder)
+
+def _serving(kind: type[Broker]) -> Broker:
+    name = kind.__name__.lower()
+    if name not in _made and name not in _missing:
+        folder = Path(tempfile.mkdtemp(prefix=f"weir-{name}-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        try:
+            _made[name] = kind(folder)
+            _made[name].start()
+        except (Missing, OSError) as error:
+            _missing[name] = str(error)
+        else:
+            atexit.register(_made[name].stop)
+    if name in _missing:
+        pytest.skip(f"no {kind.__name__} broker: {_missing[name]}")
+    broker = _made[name]
+    assert isinstance(broker, kind)
+    if not broker.running:
         broker.start()
-    except (Missing, OSError) as error:
-        return str(error)
-    atexit.register(broker.stop)
     return broker
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Stop the brokers that the file of the next test does not have."""
+    for name in _made.keys() - set(brokers(nextitem.location[0]) if nextitem else ()):
+        _made[name].stop()
 
 
 def shared_kafka() -> Kafka:
     """A Kafka broker that serves, for fixtures of a wider scope than `kafka`."""
-    broker = _shared_kafka()
-    if isinstance(broker, str):
-        pytest.skip(f"no Kafka broker: {broker}")
-    if not broker.running:
-        broker.start()
-    return broker
+    return _serving(Kafka)
 
 
 @pytest.fixture
@@ -46,8 +61,7 @@ def kafka() -> Kafka:
     return shared_kafka()
 
 
-@pytest.fixture(scope="package")
-def pulsar(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pulsar]:
+@pytest.fixture(scope="module")
+def pulsar() -> Pulsar:
     """A Pulsar broker; a test takes namespaces of its own. Skips where none can start."""
-    with serving(lambda: Pulsar(tmp_path_factory.mktemp("pulsar")), "Pulsar broker") as broker:
-        yield broker
+    return _serving(Pulsar)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.support.servers.process import Missing, cache_dir, java
+from tests.support.servers.process import Missing, cache_dir, launcher
 
 MODULE = """\
 <ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
@@ -33,7 +33,7 @@ def jars(name: str, dependencies: str) -> Path:
         pattern = f"{lib}/[artifact]-[revision](-[classifier]).[ext]"
         done = subprocess.run(
             [
-                *java(),
+                *launcher(),
                 "-jar",
                 str(ivy),
                 "-ivy",

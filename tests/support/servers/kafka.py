@@ -6,6 +6,7 @@ import os
 import secrets
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.servers import ivy
 from tests.support.servers.process import Server, ServerFailed, accepts, free_ports, java
+from tests.support.servers.raw_kafka import BROKERS, LOGGERS, Entity, RawClient
 from tests.support.servers.tls import self_signed
 from tests.support.waiting import PATIENCE_S, wait_for
 
@@ -74,7 +76,7 @@ def run_class(folder: Path, name: str, text: str, *words: str) -> None:
     """Run a class of Java, which is given as text, beside the broker's jars until it ends."""
     source = folder / f"{name}.java"
     source.write_text(text, "utf-8")
-    line = [*java(), "-cp", f"{jars()}/*", str(source), *words]
+    line = [*java(f"{jars()}/*", str(source)), *words]
     subprocess.run(line, check=True, capture_output=True, timeout=120)
 
 
@@ -101,7 +103,7 @@ class Kafka:
         self._port, self._secure, controller = free_ports(3)
         self._controller: int = controller if joins is None else joins._controller
         self._cluster_id: str = _cluster_id() if joins is None else joins._cluster_id
-        self._classpath = ":".join([*map(str, plugins), f"{jars(version)}/*"])
+        self._classpath, self._plugins = f"{jars(version)}/*", plugins
         self._properties = folder / "server.properties"
         folder.mkdir(parents=True, exist_ok=True)
         self.certificate, keystore = self._identity()
@@ -121,20 +123,8 @@ class Kafka:
             + "".join(f"{key}={value}\n" for key, value in (properties or {}).items())
         )
         self._format()
-        command = [
-            *java(),
-            "-Xms128m",
-            "-Xmx512m",
-            "-XX:+UseSerialGC",
-            *options,
-            "-Djava.awt.headless=true",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
-            "-cp",
-            self._classpath,
-            "kafka.Kafka",
-            str(self._properties),
-        ]
-        self._server = Server(command, folder / "broker.log")
+        logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
+        self._server = self._process(self._classpath, logging, *options)
 
     @property
     def servers(self) -> str:
@@ -195,27 +185,21 @@ class Kafka:
 
             wait_for(led)
 
-    def configure(self, *options: str) -> str:
-        """What kafka-configs.sh says when it alters something."""
-        done = subprocess.run(
-            [
-                *java(),
-                *("-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-                *("-cp", f"{jars()}/*", "kafka.admin.ConfigCommand"),
-                *("--bootstrap-server", self.servers, "--alter", *options),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        return done.stdout + done.stderr
+    def limit(self, entity: Entity, limits: Mapping[str, float | None]) -> str:
+        """Set limits of an entity, or remove them where they are None; what the broker says against
+        them."""
+        with closing(RawClient(self.servers, b"admin")) as client:
+            return client.limit(entity, limits)
 
     def change(self, settings: Mapping[str, object]) -> str:
-        """Change settings of all brokers while they run; in brackets a value may have commas."""
-        texts = (f"{key}=[{value}]" for key, value in settings.items())
-        brokers = ("--entity-type", "brokers", "--entity-default")
-        return self.configure(*brokers, "--add-config", ",".join(texts))
+        """Change settings of all brokers while they run; what the broker says against it."""
+        with closing(RawClient(self.servers, b"admin")) as client:
+            return client.configure(BROKERS, "", {k: str(v) for k, v in settings.items()})
+
+    def log(self, logger: str, level: str | None) -> None:
+        """Have a logger of the broker write from a level on, or from its own."""
+        with closing(RawClient(self.servers, b"admin")) as client:
+            assert client.configure(LOGGERS, "1", {logger: level}) == ""
 
     def produce(
         self, topic: str, lines: Iterable[bytes], *, key: Callable[[bytes], bytes] | None = None
@@ -261,6 +245,12 @@ class Kafka:
             raise ServerFailed(f"{len(failed)} of {count} records were not taken: {failed[0]}")
         return count
 
+    def _process(self, classpath: str, *options: str) -> Server:
+        """The process of the broker, which does not run yet."""
+        memory = ("-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-Djava.awt.headless=true")
+        command = java(classpath, "kafka.Kafka", *memory, *options, plugins=self._plugins)
+        return Server([*command, str(self._properties)], self._folder / "broker.log")
+
     def _identity(self) -> tuple[Path, Path]:
         """A certificate, and the PEM file of it and its key."""
         certificate, _ = self_signed(self._folder)
@@ -273,17 +263,10 @@ class Kafka:
         """Format the storage, once."""
         if (self._folder / "data" / "meta.properties").exists():
             return
-        quiet = [
-            "-Xmx256m",
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            "-cp",
-            self._classpath,
-            "kafka.tools.StorageTool",
-        ]
+        quiet = ("-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
         done = subprocess.run(
             [
-                *java(),
-                *quiet,
+                *java(self._classpath, "kafka.tools.StorageTool", *quiet),
                 "format",
                 "-t",
                 self._cluster_id,

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyspark
 
 from tests.support.servers.kafka import VERSION, Kafka
-from tests.support.servers.process import Server, ServerFailed, java
+from tests.support.servers.process import ServerFailed, java
 from tests.support.servers.sasl_kafka import SaslKafka
 
 LOG4J = """\
@@ -55,20 +55,8 @@ class LoggingKafka(SaslKafka):
         config.write_text(LOG4J.format(requests=self.request_log, level=level))
         jars = sorted((Path(pyspark.__file__).parent / "jars").glob("*.jar"))
         binding = [str(jar) for jar in jars if jar.name.startswith(BINDING)]
-        command = [
-            *java(),
-            "-Xms128m",
-            "-Xmx512m",
-            "-XX:+UseSerialGC",
-            "-XX:TieredStopAtLevel=1",
-            "-Djava.awt.headless=true",
-            f"-Dlog4j2.configurationFile={config}",
-            "-cp",
-            ":".join([*binding, self._classpath]),
-            "kafka.Kafka",
-            str(self._properties),
-        ]
-        self._server = Server(command, folder / "broker.log")
+        classpath = ":".join([*binding, self._classpath])
+        self._server = self._process(classpath, f"-Dlog4j2.configurationFile={config}")
 
     def segments(self, topic: str) -> list[Path]:
         """The log segments of a topic."""
@@ -76,16 +64,10 @@ class LoggingKafka(SaslKafka):
 
     def dump(self, segments: Sequence[Path], *flags: str) -> str:
         """What DumpLogSegments prints of some segments."""
+        quiet = ("-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error")
         done = subprocess.run(
             [
-                *java(),
-                "-Xmx256m",
-                "-XX:+UseSerialGC",
-                "-XX:TieredStopAtLevel=1",
-                "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
-                "-cp",
-                self._classpath,
-                "kafka.tools.DumpLogSegments",
+                *java(self._classpath, "kafka.tools.DumpLogSegments", *quiet),
                 *flags,
                 "--files",
                 ",".join(map(str, segments)),

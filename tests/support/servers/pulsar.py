@@ -48,6 +48,7 @@ managedLedgerMinLedgerRolloverTimeMinutes=0
 managedLedgerMaxEntriesPerLedger=25
 loadBalancerEnabled=false
 allowAutoTopicCreation=false
+maxMessageSize={chunk}
 brokerDeleteInactiveTopicsEnabled=false
 transactionCoordinatorEnabled=false
 functionsWorkerEnabled=false
@@ -64,6 +65,8 @@ dbStorage_writeCacheMaxSizeMb=16
 dbStorage_readAheadCacheMaxSizeMb=16
 dbStorage_rocksDB_blockCacheSize=8388608
 """
+CHUNK = 100_000
+"""Bytes of the largest message that is not sent in chunks."""
 LOGGING = """\
 <Configuration status="ERROR"><Appenders><Console name="C" target="SYSTEM_ERR">
 <PatternLayout pattern="%d %-5p %c - %m%n"/></Console></Appenders>
@@ -176,22 +179,21 @@ class Pulsar:
         self._settings: dict[str, str] = {}
         self.certificate, _ = self_signed(folder)
         (folder / "log4j2.xml").write_text(LOGGING)
+        program, *arguments = self._program(bookie)
         self._server = Server(
             [
                 "env",
                 *(f"{name}={value}" for name, value in (environment or {}).items()),
-                *java(),
-                "-Xms256m",
-                "-Xmx768m",
-                "-XX:MaxDirectMemorySize=512m",
-                "-XX:+UseSerialGC",
-                "-Dio.netty.tryReflectionSetAccessible=true",
-                f"-Dlog4j2.configurationFile={folder / 'log4j2.xml'}",
-                *(part for name in OPEN for part in ("--add-opens", f"{name}=ALL-UNNAMED")),
-                *jvm,
-                "-cp",
-                f"{lib}/*",
-                *self._program(bookie),
+                *java(
+                    f"{lib}/*",
+                    program,
+                    *("-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC"),
+                    "-Dio.netty.tryReflectionSetAccessible=true",
+                    f"-Dlog4j2.configurationFile={folder / 'log4j2.xml'}",
+                    *(part for name in OPEN for part in ("--add-opens", f"{name}=ALL-UNNAMED")),
+                    *jvm,
+                ),
+                *arguments,
             ],
             folder / "broker.log",
             patience_s=30,
@@ -240,6 +242,7 @@ class Pulsar:
             port=self._port,
             secure=self._secure,
             web=self._web,
+            chunk=CHUNK,
             certificate=self.certificate,
             key=self.certificate.with_name("key.pem"),
         )
@@ -255,6 +258,11 @@ class Pulsar:
         self.stop()
         self._settings = settings
         self.start()
+
+    @property
+    def running(self) -> bool:
+        """Whether the broker lives."""
+        return self._server.running
 
     def stop(self) -> None:
         """Stop the broker by its pid; its data stay."""

@@ -1,13 +1,20 @@
-"""A client of Kafka that counts its bytes: PRODUCE and FETCH of any version, over a socket."""
+"""A client of Kafka over a socket: PRODUCE and FETCH of any version, whose bytes it counts, and what
+administrators change, for which the tools of Kafka would start a JVM each time."""
 
 from __future__ import annotations
 
 import socket
 import struct
 import uuid
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-PRODUCE, FETCH, ALTER_CLIENT_QUOTAS = 0, 1, 49
+from tests.support.waiting import wait_for
+
+PRODUCE, FETCH = 0, 1
+INCREMENTAL_ALTER_CONFIGS, DESCRIBE_CLIENT_QUOTAS, ALTER_CLIENT_QUOTAS = 44, 48, 49
+BROKERS, LOGGERS = 4, 8
+"""Types of resources with a configuration."""
 Entity = dict[str, str | None]
 """A user, a client id or both, by `user` and `client-id`; None for the default."""
 
@@ -95,17 +102,58 @@ class RawClient:
             w.string("")
         return self._exchange(FETCH, version, w.tags(), True)
 
-    def limit(self, entity: Entity, limits: dict[str, float | None]) -> None:
-        """Set limits of an entity, or remove them where they are None."""
+    def limit(self, entity: Entity, limits: Mapping[str, float | None]) -> str:
+        """Set limits of an entity, or remove them where they are None, and wait until the broker has
+        them; else what it says against them."""
         w = _Writer(False).length(1).length(len(entity))
         for kind, name in entity.items():
             w.string(kind).string(name)
         w.length(len(limits))
         for key, value in limits.items():
             w.string(key).pack(">db", value or 0.0, value is None)
-        answer = self._exchange(ALTER_CLIENT_QUOTAS, 0, w.pack(">b", 0), True).received
-        (error,) = struct.unpack(">h", answer[12:14])
-        assert error == 0, answer
+        refused = self._changed(ALTER_CLIENT_QUOTAS, w)
+
+        def known() -> bool:
+            now = self._limits(entity)
+            # NaN is no number that equals itself
+            return all(str(now.get(k)) == str(v and float(v)) for k, v in limits.items())
+
+        if not refused:
+            wait_for(known)
+        return refused
+
+    def configure(self, kind: int, name: str, settings: Mapping[str, str | None]) -> str:
+        """Change settings of a resource, or remove them where they are None; what the broker says
+        against it."""
+        w = _Writer(False).length(1).pack(">b", kind).string(name).length(len(settings))
+        for key, value in settings.items():
+            w.string(key).pack(">b", value is None).string(value)
+        return self._changed(INCREMENTAL_ALTER_CONFIGS, w)
+
+    def _changed(self, api: int, body: _Writer) -> str:
+        """Have one thing changed; what the broker says against it."""
+        answer = _Reader(self._exchange(api, 0, body.pack(">b", 0), True).received)
+        _, _, _, error, text = *answer.unpack(">iiih"), answer.string()
+        return (text or f"error {error}") if error else ""
+
+    def _limits(self, entity: Entity) -> dict[str, float]:
+        """The limits that the broker has for an entity."""
+        w = _Writer(False).length(len(entity))
+        for kind, name in entity.items():
+            w.string(kind).pack(">b", name is None).string(name)
+        answer = _Reader(
+            self._exchange(DESCRIBE_CLIENT_QUOTAS, 0, w.pack(">b", True), True).received
+        )
+        _, _, error, text = *answer.unpack(">iih"), answer.string()
+        assert not error, text
+        found = {}
+        for _ in range(*answer.unpack(">i")):
+            for _ in range(*answer.unpack(">i")):
+                answer.string(), answer.string()
+            for _ in range(*answer.unpack(">i")):
+                key = answer.string()
+                (found[str(key)],) = answer.unpack(">d")
+        return found
 
     def _exchange(self, api: int, version: int, body: _Writer, answered: bool) -> Exchange:
         self._sent += 1
@@ -128,6 +176,20 @@ class RawClient:
                 raise ConnectionError("the broker has closed the connection")
             found += piece
         return found
+
+
+class _Reader:
+    def __init__(self, data: bytes) -> None:
+        self._data, self._at = data, 0
+
+    def unpack(self, form: str) -> tuple[Any, ...]:
+        self._at += struct.calcsize(form)
+        return struct.unpack_from(form, self._data, self._at - struct.calcsize(form))
+
+    def string(self) -> str | None:
+        (length,) = self.unpack(">h")
+        self._at += max(length, 0)
+        return None if length < 0 else self._data[self._at - length : self._at].decode()
 
 
 class _Writer:

@@ -20,6 +20,7 @@ s3proxy.endpoint=http://127.0.0.1:{port}
 jclouds.provider=filesystem-nio2
 jclouds.filesystem.basedir={data}
 """
+MAIN = "org.gaul.s3proxy.Main"
 BUCKET, KEY, SECRET = "lake", "weir", "hush-of-the-store"
 
 
@@ -36,7 +37,7 @@ class S3:
         )
         (jar,) = ivy.jars(f"s3proxy-{VERSION}", DEPENDENCY).glob("*.jar")
         self._server = Server(
-            [*java(), "-Xmx256m", "-jar", str(jar), "--properties", str(properties)],
+            [*java(str(jar), MAIN, "-Xmx256m"), "--properties", str(properties)],
             folder / "s3proxy.log",
         )
 

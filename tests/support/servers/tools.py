@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 from tests.support.servers import ivy, kafka, pulsar
-from tests.support.servers.process import java
+from tests.support.servers.process import USED, WRITTEN, java
 
 KAFKA = {
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
@@ -28,6 +32,38 @@ LOGGING = """\
 """
 
 
+COMMANDS = """\
+import java.util.Arrays;
+
+public class Commands {
+    static Class<?> tool;
+
+    static Object of(String name, Object value) throws Exception {
+        for (var field : tool.getDeclaredFields())
+            if (field.getName().equals(name)) {
+                field.setAccessible(true);
+                if (value != null) field.set(null, value);
+                return field.get(null);
+            }
+        return 0;
+    }
+
+    /** A program, then how many words each command has, and these. */
+    public static void main(String[] words) throws Exception {
+        tool = Class.forName(words[0]);
+        of("allowSystemExit", false);  // of Pulsar; Kafka's ends the JVM when it fails
+        for (int at = 1, end; at < words.length; at = end) {
+            end = at + 1 + Integer.parseInt(words[at]);
+            Object command = Arrays.copyOfRange(words, at + 1, end);
+            tool.getMethod("main", String[].class).invoke(null, command);
+            if (!of("lastExitCode", null).equals(0)) System.exit(1);
+        }
+        System.exit(0);
+    }
+}
+"""
+
+
 def kafka_tools(folder: Path) -> Path:
     """A folder like that of Kafka's tarball, with the tools in `bin`."""
     jar = (
@@ -35,9 +71,9 @@ def kafka_tools(folder: Path) -> Path:
         ' transitive="false"/>\n'
     )
     paths = [ivy.jars(f"kafka-tool-{kafka.VERSION}", jar), kafka.jars()]
-    options = ["-Dorg.slf4j.simpleLogger.defaultLogLevel=error"]
+    quiet = "-Dorg.slf4j.simpleLogger.defaultLogLevel=error"
     for name, program in KAFKA.items():
-        _write(folder / "bin" / name, paths, [*options, program])
+        _write(folder / "bin" / name, paths, quiet, program)
     return folder
 
 
@@ -49,18 +85,45 @@ def pulsar_tools(folder: Path, broker: pulsar.Pulsar) -> Path:
     logging.write_text(LOGGING)
     # The tools come without the classes of the broker that commands of pulsar-perf name.
     paths = [pulsar.jars(PULSAR_VERSION, pulsar.TOOLS), pulsar.jars()]
-    options = [f"-Dlog4j2.configurationFile={logging}"]
+    option = f"-Dlog4j2.configurationFile={logging}"
     for name, program in PULSAR.items():
-        _write(folder / "bin" / name, paths, [*options, program, str(settings)])
+        _write(folder / "bin" / name, paths, option, program, str(settings))
     return folder
 
 
-def _write(script: Path, jars: list[Path], words: list[str]) -> None:
+def together(script: Path) -> Callable[[], subprocess.CompletedProcess[str]]:
+    """Have a tool note the commands that it is given, and what runs them in one JVM then, each with
+    its own words, in the environment of the last one: a JVM for each takes seconds."""
+    words = shlex.split(script.read_text().splitlines()[-1])
+    at = words.index("-cp") + 1
+    program, *first = words[at + 1 : -1]
+    source, noted, set_ = (script.with_name(f"Commands.{end}") for end in ("java", "words", "env"))
+    source.write_text(COMMANDS)
+    script.write_text(
+        f"#!/bin/sh\nenv -0 > {set_}\n"
+        f"printf '%s\\0' $(({len(first)} + $#)) {shlex.join(first)} \"$@\" >> {noted}\n"
+    )
+
+    def run() -> subprocess.CompletedProcess[str]:
+        options = (word for word in words[:at] if word.startswith("-D"))
+        commands = map(os.fsdecode, noted.read_bytes().split(b"\0")[:-1])
+        line = [*java(words[at], str(source), *options), program, *commands]
+        environment = dict(each.split(b"=", 1) for each in set_.read_bytes().split(b"\0")[:-1])
+        return subprocess.run(
+            line, env=environment, capture_output=True, text=True, timeout=300, check=False
+        )
+
+    return run
+
+
+def _write(script: Path, jars: list[Path], option: str, program: str, *words: str) -> None:
     """A script that runs a Java program; its arguments follow `words`."""
     script.parent.mkdir(parents=True, exist_ok=True)
     classpath = ":".join(f"{folder}/*" for folder in jars)
-    line = shlex.join(
-        [*java(), "-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", classpath, *words]
+    line = "exec " + shlex.join([*java(classpath, program, "-Xmx1g", option), *words])
+    # The first start writes the archive, the next ones use it.
+    line = re.sub(
+        f"(.*-XX:){WRITTEN}=(\\S+)(.*)", rf"a={WRITTEN}; [ ! -f \2 ] || a={USED}\n\1$a=\2\3", line
     )
-    script.write_text(f'#!/bin/sh\nexec {line} "$@"\n')
+    script.write_text(f'#!/bin/sh\n{line} "$@"\n')
     script.chmod(0o755)

@@ -1,5 +1,5 @@
 """Fixtures of the sources' tests."""
 
-from tests.support.servers.fixtures import kafka
+from tests.support.servers.fixtures import kafka, pytest_runtest_teardown
 
-__all__ = ["kafka"]
+__all__ = ["kafka", "pytest_runtest_teardown"]
