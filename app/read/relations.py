@@ -8,9 +8,9 @@ ten million rows, and files of an object store as an Arrow dataset.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ READER_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolChec
 """Features of the Delta protocol that leave the rows of a table as those of its files."""
 FEW_FILES = 16
 """Up to this number all files are opened: that takes less time than planning which are needed."""
+SMALL_ROWS, SMALL_BYTES = 10_000, 1 << 20
+"""A table of at most so much is read once, into memory, for all statements of a connection."""
 STATES = "weir_tables"
 """The relation with the progress of each table."""
 OWNERS = "weir_owners"
@@ -255,12 +257,14 @@ def connect(
     *,
     config: Mapping[str, str] | None = None,
     recent: Recent | None = None,
+    span: tuple[int, int] | None = None,
     calendar: bool = False,
 ) -> duckdb.DuckDBPyConnection:
     """A connection with the tables and views named in `sql`, or with all of them.
 
     A table without rows is empty. The connection can read below the warehouse and nothing else; the
-    caller refuses statements (`only_select`). With `recent` older rows are left out. `config` are
+    caller refuses statements (`only_select`). With `recent` older rows are left out, with
+    `span` those with an event time outside it (ms since the epoch, its end excluded). `config` are
     settings of DuckDB, such as threads, memory_limit and ANY_ORDER. With `calendar` times and
     durations (ms) outside the calendar are null, and rows at such times are left out, so that a
     statement can compute with them.
@@ -268,6 +272,9 @@ def connect(
     relations = _relations(warehouse, sql, calendar)
     if recent is not None:
         _leave_out_older(relations, recent)
+    if span is not None:
+        for relation in relations:
+            relation.leave_out_beyond(*span)
     return _with_views(warehouse, sql, relations, config)
 
 
@@ -327,11 +334,12 @@ def _with_views(
             connection.execute(f"CREATE TEMP VIEW {name} AS {view.sql}")
     add_functions(connection, sql or "")
     if STATES in words:
-        _add_states(connection, warehouse)
+        _create(connection, STATES, [astuple(each) for each in states(warehouse)])
     if OWNERS in words:
-        _add_owners(connection, warehouse)
+        owners = [tuple(each.model_dump().values()) for each in warehouse.owners]
+        _create(connection, OWNERS, [(place, *owner) for place, owner in enumerate(owners)])
     if QUERIES in words:
-        _add_queries(connection, warehouse)
+        _create(connection, QUERIES, list(_queries(warehouse)))
     return connection
 
 
@@ -386,6 +394,7 @@ class _Relation:
         self._written_ms: list[int] = []
         self._whole = True
         self._conditions: list[str] = []
+        self._is_small = True
         self.columns = {c.name: sql_type(c.type) for c in table.columns}
         self._there = list(self.columns)
         if delta is None:
@@ -398,6 +407,12 @@ class _Relation:
         self.paths = [unquote(path) for path in self._column("path")]
         self._written_ms = self._column("modification_time")
         self._has_statistics = {"min", "max"} <= set(self._adds.schema.names)
+        rows = self._column("num_records") if self._has_statistics else [None]
+        self._is_small = (
+            None not in rows
+            and sum(rows) <= SMALL_ROWS
+            and sum(self._column("size_bytes")) <= SMALL_BYTES
+        )
 
     def prune(self, scans: Sequence[pruning.Bounds] | None) -> None:
         """Keep the files that may have rows that the scans of a statement want (None: all)."""
@@ -459,22 +474,42 @@ class _Relation:
             self.paths = list(compress(self.paths, keep))
             self._written_ms = list(compress(self._written_ms, keep))
 
+    def leave_out_beyond(self, start_ms: int, end_ms: int) -> None:
+        """Show only rows with an event time from `start_ms` to before `end_ms`, and those without
+        one."""
+        column = next((c for c in EVENT_TIMES if c in self.table.names), None)
+        if column in self._there:
+            self._conditions.append(
+                f"({_in_calendar(column)} AND ({column} < {start_ms} OR {column} >= {end_ms}))"
+                " IS NOT TRUE"
+            )
+
     def add(self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
         """Register the table in a connection."""
         name = self.table.name
+        source = self._source(connection, warehouse)
+        if source is None:
+            typed = ", ".join(f'"{column}" {kind}' for column, kind in self.columns.items())
+            connection.execute(f"CREATE TEMP TABLE {name} ({typed})")
+            return
         shown = ", ".join(
             self._shown(c) if c in self._there else f'CAST(NULL AS {kind}) AS "{c}"'
             for c, kind in self.columns.items()
         )
-        source = self._source(connection, warehouse)
-        if source is None:
-            shown = ", ".join(f'CAST(NULL AS {k}) AS "{c}"' for c, k in self.columns.items())
-            source = "(SELECT 1) WHERE false"
-        conditions = [*self._conditions, *self._own_time()] if self.paths else []
-        if self.paths and warehouse.cluster is not None and "cluster" in self._there:
+        conditions = [*self._conditions, *self._own_time()]
+        if warehouse.cluster is not None and "cluster" in self._there:
             conditions.append(f'"cluster" = {literal(warehouse.cluster)}')
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {shown} FROM {source}{where}")
+        kind = "TABLE" if self._is_small else "VIEW"
+        try:
+            connection.execute(f"CREATE TEMP {kind} {name} AS SELECT {shown} FROM {source}{where}")
+        except duckdb.IOException as error:
+            raise UserError(f"{first_lines(error)}\n{GONE}") from error
+        except duckdb.BinderException:
+            if not self._is_small:
+                raise
+            self._is_small = False  # there is a column that no file has yet
+            self.add(connection, warehouse)
 
     def _shown(self, column: str) -> str:
         """SQL of a stored column as it is shown."""
@@ -509,8 +544,9 @@ class _Relation:
             min(zip(self._written_ms, files, strict=True))[1],
             max(zip(self._written_ms, files, strict=True))[1],
         }
-        found = [_stored(connection, file) for file in ends]
-        union = "" if all(stored <= columns for columns in found) else ", union_by_name = true"
+        found = [] if self._is_small else [_stored(connection, file) for file in ends]
+        is_known = found and all(stored <= columns for columns in found)
+        union = "" if is_known else ", union_by_name = true"
         rows = f"read_parquet([{', '.join(files)}], hive_partitioning = {hive}{union})"
         lacking = [c for c in self._there if c in stored and not any(c in f for f in found)]
         if not lacking:
@@ -596,42 +632,27 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> TableSta
     )
 
 
-def _create(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    columns = ", ".join(f"{column} {kind}" for column, kind in OWN_COLUMNS[name].items())
-    connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
+def _create(
+    connection: duckdb.DuckDBPyConnection, name: str, rows: Sequence[Sequence[Any]]
+) -> None:
+    """A relation of its own columns with these rows."""
+    shown = ", ".join(
+        f"CAST(unnest(${place}) AS {kind}) AS {column}"
+        for place, (column, kind) in enumerate(OWN_COLUMNS[name].items(), 1)
+    )
+    values = [[row[place] for row in rows] for place in range(len(OWN_COLUMNS[name]))]
+    connection.execute(f"CREATE TEMP TABLE {name} AS SELECT {shown}", values)
 
 
-def _add_states(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
-    _create(connection, STATES)
-    rows = [
-        [s.name, s.version, s.committed_ms, s.files, s.rows, s.bytes, s.newest_ms]
-        for s in states(warehouse)
-    ]
-    connection.executemany(f"INSERT INTO {STATES} VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-
-
-def _add_owners(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
-    _create(connection, OWNERS)
-    rows = [
-        [place, *(getattr(owner, name) for name in Owner.model_fields)]
-        for place, owner in enumerate(warehouse.owners)
-    ]
-    if rows:
-        signs = ", ".join("?" for _ in rows[0])
-        connection.executemany(f"INSERT INTO {OWNERS} VALUES ({signs})", rows)
-
-
-def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+def _queries(warehouse: Warehouse) -> Iterator[Sequence[Any]]:
     """The batches of every query, from its checkpoint; none if the warehouse is no folder."""
-    _create(connection, QUERIES)
     folder = warehouse.folder
     for checkpoint in [] if folder is None else folders.matching(folder, "_weir/checkpoints/*"):
         begun = _newest_batch(checkpoint / "offsets")
         committed = _newest_batch(checkpoint / "commits")
         if begun is not None:
             is_open = committed is None or committed[0] < begun[0]
-            row = [checkpoint.name, begun[0], is_open, begun[1], committed and committed[1]]
-            connection.execute(f"INSERT INTO {QUERIES} VALUES (?, ?, ?, ?, ?)", row)
+            yield checkpoint.name, begun[0], is_open, begun[1], committed and committed[1]
 
 
 def _newest_batch(folder: Path) -> tuple[int, int] | None:
