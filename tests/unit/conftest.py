@@ -1,0 +1,26 @@
+"""Warehouses of the tests that need neither Java nor a server."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def tmp_warehouse(
+    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> str:
+    """The path of a warehouse that does not exist yet.
+
+    One test after the other has its own at the same place, since DuckDB takes 20 ms of CPU to make
+    the database of a folder. Spark remembers the tables of a path, so that tests with a session get
+    places of their own.
+    """
+    if "spark" in request.fixturenames:
+        return str(tmp_path / "warehouse")
+    place = tmp_path_factory.getbasetemp() / "warehouse"
+    shutil.rmtree(place, ignore_errors=True)
+    assert not place.exists()
+    return str(place)
