@@ -234,23 +234,6 @@ def states(warehouse: Warehouse) -> list[TableState]:
     return [state(warehouse, name, delta) for name, delta in warehouse.open_all(TABLES).items()]
 
 
-def connect_files(
-    warehouse: Warehouse, tables: Mapping[str, tuple[DeltaTable, Sequence[str]] | None]
-) -> duckdb.DuckDBPyConnection:
-    """A connection with each of these tables restricted to some of its files, given as paths of the
-    log.
-
-    A table without files is empty. Rows come in any order, with times as for `calendar` in
-    `connect`.
-    """
-    connection = sealed(warehouse.folder, ANY_ORDER)
-    for name, found in tables.items():
-        relation = _Relation(TABLES[name], found[0] if found else None, calendar=True)
-        relation.take(found[1] if found else ())
-        relation.add(connection, warehouse)
-    return connection
-
-
 def connect(
     warehouse: Warehouse,
     sql: str | None = None,
@@ -272,9 +255,8 @@ def connect(
     relations = _relations(warehouse, sql, calendar)
     if recent is not None:
         _leave_out_older(relations, recent)
-    if span is not None:
-        for relation in relations:
-            relation.leave_out_beyond(*span)
+    for relation in relations:
+        relation.leave_out_beyond(span)
     return _with_views(warehouse, sql, relations, config)
 
 
@@ -348,14 +330,19 @@ def connect_to(
     opened: Mapping[str, DeltaTable | None],
     config: Mapping[str, str],
     *,
+    files: Mapping[str, Sequence[str]] | None = None,
     functions: bool = False,
 ) -> duckdb.DuckDBPyConnection:
     """A connection with tables as they were opened, whatever is committed meanwhile; `config` as
-    for `connect`, `functions` as for `sealed`.
+    for `connect`, `functions` as for `sealed`. With `files`, paths of the log, a table has only the
+    rows of its own, and times as for `calendar` in `connect`.
     """
     connection = sealed(warehouse.folder, config, functions=functions)
     for name, delta in opened.items():
-        _Relation(TABLES[name], delta).add(connection, warehouse)
+        relation = _Relation(TABLES[name], delta, calendar=files is not None)
+        if files is not None:
+            relation.take(files.get(name, ()))
+        relation.add(connection, warehouse)
     return connection
 
 
@@ -391,10 +378,8 @@ class _Relation:
         self._calendar = calendar
         self._delta = delta
         self.paths: list[str] = []
-        self._written_ms: list[int] = []
         self._whole = True
         self._conditions: list[str] = []
-        self._is_small = True
         self.columns = {c.name: sql_type(c.type) for c in table.columns}
         self._there = list(self.columns)
         if delta is None:
@@ -405,7 +390,6 @@ class _Relation:
         self.columns = {**written, **{k: v for k, v in self.columns.items() if k not in written}}
         self._adds = delta.get_add_actions()
         self.paths = [unquote(path) for path in self._column("path")]
-        self._written_ms = self._column("modification_time")
         self._has_statistics = {"min", "max"} <= set(self._adds.schema.names)
         rows = self._column("num_records") if self._has_statistics else [None]
         self._is_small = (
@@ -425,7 +409,6 @@ class _Relation:
         if not any(keep):
             keep[0] = True  # for the types of its columns
         self.paths = list(compress(self.paths, keep))
-        self._written_ms = list(compress(self._written_ms, keep))
 
     def _empty(self) -> list[set[str]]:
         """By file the columns that have no value."""
@@ -447,7 +430,6 @@ class _Relation:
         keep = [path in wanted for path in self.paths]
         self._whole = all(keep)
         self.paths = list(compress(self.paths, keep))
-        self._written_ms = list(compress(self._written_ms, keep))
 
     @property
     def clock(self) -> str | None:
@@ -472,15 +454,13 @@ class _Relation:
             least = [(most or {}).get(clock) for most in self._column("max")]
             keep = [value is None or value >= start_ms for value in least]
             self.paths = list(compress(self.paths, keep))
-            self._written_ms = list(compress(self._written_ms, keep))
 
-    def leave_out_beyond(self, start_ms: int, end_ms: int) -> None:
-        """Show only rows with an event time from `start_ms` to before `end_ms`, and those without
-        one."""
+    def leave_out_beyond(self, span: tuple[int, int] | None) -> None:
+        """Show only rows with an event time within a span, and those without one."""
         column = next((c for c in EVENT_TIMES if c in self.table.names), None)
-        if column in self._there:
+        if span is not None and column in self._there:
             self._conditions.append(
-                f"({_in_calendar(column)} AND ({column} < {start_ms} OR {column} >= {end_ms}))"
+                f"({_in_calendar(column)} AND ({column} < {span[0]} OR {column} >= {span[1]}))"
                 " IS NOT TRUE"
             )
 
@@ -500,9 +480,9 @@ class _Relation:
         if warehouse.cluster is not None and "cluster" in self._there:
             conditions.append(f'"cluster" = {literal(warehouse.cluster)}')
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        kind = "TABLE" if self._is_small else "VIEW"
+        text = f"{name} AS SELECT {shown} FROM {source}{where}"
         try:
-            connection.execute(f"CREATE TEMP {kind} {name} AS SELECT {shown} FROM {source}{where}")
+            connection.execute(f"CREATE TEMP {'TABLE' if self._is_small else 'VIEW'} {text}")
         except duckdb.IOException as error:
             raise UserError(f"{first_lines(error)}\n{GONE}") from error
         except duckdb.BinderException:
@@ -535,19 +515,18 @@ class _Relation:
         root = str((warehouse.folder / name).resolve())
         if GLOB.search(root) or "://" in root:
             return self._dataset(connection)
-        files = [literal(f"{root}/{path}") for path in self.paths]
         partitions = delta.metadata().partition_columns
-        hive = "true" if partitions else "false"
+        files = ", ".join(literal(f"{root}/{path}") for path in self.paths)
+        rows = f"read_parquet([{files}], hive_partitioning = {'true' if partitions else 'false'}"
+        if self._is_small:
+            return f"{rows}, union_by_name = true)"
         # A column that came with a later version of Weir is missing in the files before it.
         stored = set(self._there) - set(partitions)
-        ends = {
-            min(zip(self._written_ms, files, strict=True))[1],
-            max(zip(self._written_ms, files, strict=True))[1],
-        }
-        found = [] if self._is_small else [_stored(connection, file) for file in ends]
-        is_known = found and all(stored <= columns for columns in found)
-        union = "" if is_known else ", union_by_name = true"
-        rows = f"read_parquet([{', '.join(files)}], hive_partitioning = {hive}{union})"
+        times = zip(self._column("path"), self._column("modification_time"), strict=True)
+        written = {unquote(path): ms for path, ms in times}
+        ends = {end(self.paths, key=written.__getitem__) for end in (min, max)}
+        found = [_stored(connection, literal(f"{root}/{path}")) for path in ends]
+        rows += ")" if all(stored <= columns for columns in found) else ", union_by_name = true)"
         lacking = [c for c in self._there if c in stored and not any(c in f for f in found)]
         if not lacking:
             return rows
@@ -640,8 +619,10 @@ def _create(
         f"CAST(unnest(${place}) AS {kind}) AS {column}"
         for place, (column, kind) in enumerate(OWN_COLUMNS[name].items(), 1)
     )
-    values = [[row[place] for row in rows] for place in range(len(OWN_COLUMNS[name]))]
-    connection.execute(f"CREATE TEMP TABLE {name} AS SELECT {shown}", values)
+    connection.execute(
+        f"CREATE TEMP TABLE {name} AS SELECT {shown}",
+        [[row[place] for row in rows] for place in range(len(OWN_COLUMNS[name]))],
+    )
 
 
 def _queries(warehouse: Warehouse) -> Iterator[Sequence[Any]]:
