@@ -20,7 +20,8 @@ def tmp_warehouse(
     """
     if "spark" in request.fixturenames:
         return str(tmp_path / "warehouse")
-    place = tmp_path_factory.getbasetemp() / "warehouse"
-    shutil.rmtree(place, ignore_errors=True)
-    assert not place.exists()
-    return str(place)
+    place = tmp_path_factory.getbasetemp() / "warehouses"
+    if place.exists():  # with what the test before has put beside its warehouse
+        shutil.rmtree(place)
+    place.mkdir()
+    return str(place / "warehouse")
