@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from app.read import relations
+
 
 @pytest.fixture
 def tmp_warehouse(
@@ -25,3 +27,9 @@ def tmp_warehouse(
         shutil.rmtree(place)
     place.mkdir()
     return str(place / "warehouse")
+
+
+@pytest.fixture(params=[relations.SMALL_ROWS, -1], ids=["in memory", "in files"])
+def both_sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tables are read as small ones are, and as large ones are."""
+    monkeypatch.setattr(relations, "SMALL_ROWS", request.param)

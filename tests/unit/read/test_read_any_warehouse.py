@@ -189,6 +189,7 @@ def test_a_feature_that_leaves_the_rows_alone_is_no_obstacle(tmp_warehouse, caps
     assert run(capsys, tmp_warehouse, "query", sql, "--csv") == (0, "action\nmark\n", "")
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_columns_of_a_newer_weir_are_shown_and_null_before_it(tmp_warehouse, capsys):
     write(tmp_warehouse, "throttle_events", [event(0, "mark")])
     newer = frame("throttle_events", [event(1, "unmark")])
@@ -210,6 +211,7 @@ def test_columns_of_a_newer_weir_are_shown_and_null_before_it(tmp_warehouse, cap
     assert json.loads(out)[-1] == {"column": "mood", "type": "varchar", "meaning": ""}
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_a_column_that_no_file_has_yet_is_null(tmp_warehouse, capsys):
     """A run adds the columns of its release at its start, before it has written a row."""
     write(tmp_warehouse, "throttle_events", [event(0, "mark"), event(1, "unmark")])
@@ -223,6 +225,7 @@ def test_a_column_that_no_file_has_yet_is_null(tmp_warehouse, capsys):
     assert run(capsys, tmp_warehouse, "query", "FROM throttle_intervals", "--json")[0] == 0
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_columns_that_an_older_weir_did_not_write_are_null(tmp_warehouse, capsys):
     old = frame("throttle_events", [event(0, "mark")]).drop_columns(["receipt_state", "waiting"])
     Path(tmp_warehouse).mkdir()
@@ -300,6 +303,7 @@ def test_a_warehouse_that_is_being_written_to_is_read_in_whole_commits(tmp_wareh
     assert seen == sorted(seen) and seen[-1] > seen[0]
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_a_table_that_is_broken_is_told_and_does_not_hide_the_others(tmp_warehouse, capsys):
     write(tmp_warehouse, "throttle_events", [event(0, "mark")])
     write(tmp_warehouse, "events", [{"event_type": "publish"}])
@@ -346,6 +350,7 @@ def test_a_moment_before_an_empty_commit_file_is_read(tmp_warehouse, capsys):
     assert (code, out) == (2, "") and f"is empty ({last})" in err
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_a_file_that_is_gone_is_told(tmp_warehouse, capsys):
     write(tmp_warehouse, "throttle_events", [event(0, "mark")])
     (file,) = Path(tmp_warehouse, "throttle_events").glob("*.parquet")

@@ -26,6 +26,7 @@ def ask(capsys, warehouse, *words):
     return code, out, err
 
 
+@pytest.mark.usefixtures("both_sizes")
 @pytest.mark.parametrize("case", CASES)
 def test_question(case, tmp_warehouse, capsys):
     tables, params, expected = CASES[case]

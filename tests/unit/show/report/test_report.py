@@ -56,6 +56,7 @@ def part(answer: Content, section: str, title: str) -> list[Content]:
     return rows
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_every_sentence_number_and_row_of_a_report(
     warehouse: str,
     capsys: pytest.CaptureFixture[str],
@@ -81,6 +82,7 @@ def test_every_sentence_number_and_row_of_a_report(
     golden("report/every_section.txt", text.replace(LONG.rpartition("/")[2], "LONG"))
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_a_span_leaves_out_what_lies_outside(
     warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
