@@ -15,7 +15,8 @@ from typing import Any
 
 import duckdb
 
-from app.read.duckdb_functions import add_functions
+from app.read.databases import sealed
+from app.read.duckdb_functions import add_functions, calls_functions
 
 _TERM = r"\((\w+) (>=|<=|!=|=|>|<) (-?\d+)\)"
 _FILTER = re.compile(rf"{_TERM}|\({_TERM}(?: AND {_TERM})+\)")
@@ -27,6 +28,8 @@ _THERE = re.compile(r"\((\w+) IS NOT NULL\)")
 Bounds = dict[str, tuple[int, int]]
 """Least and greatest value of the wanted rows, by column; a row without a value is not wanted."""
 _LEAST, _MOST = -(2**63), 2**63 - 1
+_PLANNING = {"disabled_optimizers": "statistics_propagation"}
+"""By the statistics of an empty table no row can match."""
 
 
 def needed(
@@ -41,15 +44,13 @@ def needed(
     bounds of at least one scan.
     """
     try:
-        with duckdb.connect(config={"enable_external_access": "false"}) as connection:
-            # By the statistics of an empty table no row can match.
-            connection.execute("SET disabled_optimizers = 'statistics_propagation'")
+        with sealed(None, _PLANNING, functions=calls_functions(sql)) as connection:
             for name, columns in tables.items():
                 typed = ", ".join(f'"{column}" {kind}' for column, kind in columns.items())
-                connection.execute(f'CREATE TABLE "{name}" ({typed})')
+                connection.execute(f'CREATE TEMP TABLE "{name}" ({typed})')
             add_functions(connection, sql)
             for name, text in views.items():
-                connection.execute(f'CREATE VIEW "{name}" AS {text}')
+                connection.execute(f'CREATE TEMP VIEW "{name}" AS {text}')
             row = connection.execute(f"EXPLAIN (FORMAT json) {sql}", dict(params)).fetchone()
         plan = json.loads(row[1])[0] if row else {}
     except (duckdb.Error, ValueError):

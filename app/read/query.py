@@ -300,8 +300,7 @@ def _list(warehouse: Warehouse, shadowed: bool, as_json: bool) -> int:
 
 def _describe(warehouse: Warehouse, name: str, as_json: bool) -> int:
     meanings = {c.name: c.meaning for c in TABLES[name].columns} if name in TABLES else {}
-    connection = connect(warehouse, name)
-    described = connection.execute(f"DESCRIBE {name}").fetchall()
+    described = connect(warehouse, name).execute(f"DESCRIBE {name}").fetchall()
     rows = [[column, kind.lower(), meanings.get(column, "")] for column, kind, *_ in described]
     if not as_json:
         say((TABLES[name] if name in TABLES else VIEWS[name]).meaning + "\n")

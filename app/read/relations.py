@@ -8,9 +8,9 @@ ten million rows, and files of an object store as an Arrow dataset.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,8 @@ READER_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolChec
 """Features of the Delta protocol that leave the rows of a table as those of its files."""
 FEW_FILES = 16
 """Up to this number all files are opened: that takes less time than planning which are needed."""
+SMALL_ROWS, SMALL_BYTES = 10_000, 1 << 20
+"""A table of at most so much is read once, into memory, for all statements of a connection."""
 STATES = "weir_tables"
 """The relation with the progress of each table."""
 OWNERS = "weir_owners"
@@ -232,35 +234,20 @@ def states(warehouse: Warehouse) -> list[TableState]:
     return [state(warehouse, name, delta) for name, delta in warehouse.open_all(TABLES).items()]
 
 
-def connect_files(
-    warehouse: Warehouse, tables: Mapping[str, tuple[DeltaTable, Sequence[str]] | None]
-) -> duckdb.DuckDBPyConnection:
-    """A connection with each of these tables restricted to some of its files, given as paths of the
-    log.
-
-    A table without files is empty. Rows come in any order, with times as for `calendar` in
-    `connect`.
-    """
-    connection = sealed(warehouse.folder, ANY_ORDER)
-    for name, found in tables.items():
-        relation = _Relation(TABLES[name], found[0] if found else None, calendar=True)
-        relation.take(found[1] if found else ())
-        relation.add(connection, warehouse)
-    return connection
-
-
 def connect(
     warehouse: Warehouse,
     sql: str | None = None,
     *,
     config: Mapping[str, str] | None = None,
     recent: Recent | None = None,
+    span: tuple[int, int] | None = None,
     calendar: bool = False,
 ) -> duckdb.DuckDBPyConnection:
     """A connection with the tables and views named in `sql`, or with all of them.
 
     A table without rows is empty. The connection can read below the warehouse and nothing else; the
-    caller refuses statements (`only_select`). With `recent` older rows are left out. `config` are
+    caller refuses statements (`only_select`). With `recent` older rows are left out, with
+    `span` those with an event time outside it (ms since the epoch, its end excluded). `config` are
     settings of DuckDB, such as threads, memory_limit and ANY_ORDER. With `calendar` times and
     durations (ms) outside the calendar are null, and rows at such times are left out, so that a
     statement can compute with them.
@@ -268,6 +255,8 @@ def connect(
     relations = _relations(warehouse, sql, calendar)
     if recent is not None:
         _leave_out_older(relations, recent)
+    for relation in relations:
+        relation.leave_out_beyond(span)
     return _with_views(warehouse, sql, relations, config)
 
 
@@ -327,11 +316,12 @@ def _with_views(
             connection.execute(f"CREATE TEMP VIEW {name} AS {view.sql}")
     add_functions(connection, sql or "")
     if STATES in words:
-        _add_states(connection, warehouse)
+        _create(connection, STATES, [astuple(each) for each in states(warehouse)])
     if OWNERS in words:
-        _add_owners(connection, warehouse)
+        owners = [tuple(each.model_dump().values()) for each in warehouse.owners]
+        _create(connection, OWNERS, [(place, *owner) for place, owner in enumerate(owners)])
     if QUERIES in words:
-        _add_queries(connection, warehouse)
+        _create(connection, QUERIES, list(_queries(warehouse)))
     return connection
 
 
@@ -340,14 +330,19 @@ def connect_to(
     opened: Mapping[str, DeltaTable | None],
     config: Mapping[str, str],
     *,
+    files: Mapping[str, Sequence[str]] | None = None,
     functions: bool = False,
 ) -> duckdb.DuckDBPyConnection:
     """A connection with tables as they were opened, whatever is committed meanwhile; `config` as
-    for `connect`, `functions` as for `sealed`.
+    for `connect`, `functions` as for `sealed`. With `files`, paths of the log, a table has only the
+    rows of its own, and times as for `calendar` in `connect`.
     """
     connection = sealed(warehouse.folder, config, functions=functions)
     for name, delta in opened.items():
-        _Relation(TABLES[name], delta).add(connection, warehouse)
+        relation = _Relation(TABLES[name], delta, calendar=files is not None)
+        if files is not None:
+            relation.take(files.get(name, ()))
+        relation.add(connection, warehouse)
     return connection
 
 
@@ -383,7 +378,6 @@ class _Relation:
         self._calendar = calendar
         self._delta = delta
         self.paths: list[str] = []
-        self._written_ms: list[int] = []
         self._whole = True
         self._conditions: list[str] = []
         self.columns = {c.name: sql_type(c.type) for c in table.columns}
@@ -396,8 +390,13 @@ class _Relation:
         self.columns = {**written, **{k: v for k, v in self.columns.items() if k not in written}}
         self._adds = delta.get_add_actions()
         self.paths = [unquote(path) for path in self._column("path")]
-        self._written_ms = self._column("modification_time")
         self._has_statistics = {"min", "max"} <= set(self._adds.schema.names)
+        rows = self._column("num_records") if self._has_statistics else [None]
+        self._is_small = (
+            None not in rows
+            and sum(rows) <= SMALL_ROWS
+            and sum(self._column("size_bytes")) <= SMALL_BYTES
+        )
 
     def prune(self, scans: Sequence[pruning.Bounds] | None) -> None:
         """Keep the files that may have rows that the scans of a statement want (None: all)."""
@@ -410,7 +409,6 @@ class _Relation:
         if not any(keep):
             keep[0] = True  # for the types of its columns
         self.paths = list(compress(self.paths, keep))
-        self._written_ms = list(compress(self._written_ms, keep))
 
     def _empty(self) -> list[set[str]]:
         """By file the columns that have no value."""
@@ -432,7 +430,6 @@ class _Relation:
         keep = [path in wanted for path in self.paths]
         self._whole = all(keep)
         self.paths = list(compress(self.paths, keep))
-        self._written_ms = list(compress(self._written_ms, keep))
 
     @property
     def clock(self) -> str | None:
@@ -457,24 +454,42 @@ class _Relation:
             least = [(most or {}).get(clock) for most in self._column("max")]
             keep = [value is None or value >= start_ms for value in least]
             self.paths = list(compress(self.paths, keep))
-            self._written_ms = list(compress(self._written_ms, keep))
+
+    def leave_out_beyond(self, span: tuple[int, int] | None) -> None:
+        """Show only rows with an event time within a span, and those without one."""
+        column = next((c for c in EVENT_TIMES if c in self.table.names), None)
+        if span is not None and column in self._there:
+            self._conditions.append(
+                f"({_in_calendar(column)} AND ({column} < {span[0]} OR {column} >= {span[1]}))"
+                " IS NOT TRUE"
+            )
 
     def add(self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
         """Register the table in a connection."""
         name = self.table.name
+        source = self._source(connection, warehouse)
+        if source is None:
+            typed = ", ".join(f'"{column}" {kind}' for column, kind in self.columns.items())
+            connection.execute(f"CREATE TEMP TABLE {name} ({typed})")
+            return
         shown = ", ".join(
             self._shown(c) if c in self._there else f'CAST(NULL AS {kind}) AS "{c}"'
             for c, kind in self.columns.items()
         )
-        source = self._source(connection, warehouse)
-        if source is None:
-            shown = ", ".join(f'CAST(NULL AS {k}) AS "{c}"' for c, k in self.columns.items())
-            source = "(SELECT 1) WHERE false"
-        conditions = [*self._conditions, *self._own_time()] if self.paths else []
-        if self.paths and warehouse.cluster is not None and "cluster" in self._there:
+        conditions = [*self._conditions, *self._own_time()]
+        if warehouse.cluster is not None and "cluster" in self._there:
             conditions.append(f'"cluster" = {literal(warehouse.cluster)}')
         where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-        connection.execute(f"CREATE TEMP VIEW {name} AS SELECT {shown} FROM {source}{where}")
+        text = f"{name} AS SELECT {shown} FROM {source}{where}"
+        try:
+            connection.execute(f"CREATE TEMP {'TABLE' if self._is_small else 'VIEW'} {text}")
+        except duckdb.IOException as error:
+            raise UserError(f"{first_lines(error)}\n{GONE}") from error
+        except duckdb.BinderException:
+            if not self._is_small:
+                raise
+            self._is_small = False  # there is a column that no file has yet
+            self.add(connection, warehouse)
 
     def _shown(self, column: str) -> str:
         """SQL of a stored column as it is shown."""
@@ -500,18 +515,18 @@ class _Relation:
         root = str((warehouse.folder / name).resolve())
         if GLOB.search(root) or "://" in root:
             return self._dataset(connection)
-        files = [literal(f"{root}/{path}") for path in self.paths]
         partitions = delta.metadata().partition_columns
-        hive = "true" if partitions else "false"
+        files = ", ".join(literal(f"{root}/{path}") for path in self.paths)
+        rows = f"read_parquet([{files}], hive_partitioning = {'true' if partitions else 'false'}"
+        if self._is_small:
+            return f"{rows}, union_by_name = true)"
         # A column that came with a later version of Weir is missing in the files before it.
         stored = set(self._there) - set(partitions)
-        ends = {
-            min(zip(self._written_ms, files, strict=True))[1],
-            max(zip(self._written_ms, files, strict=True))[1],
-        }
-        found = [_stored(connection, file) for file in ends]
-        union = "" if all(stored <= columns for columns in found) else ", union_by_name = true"
-        rows = f"read_parquet([{', '.join(files)}], hive_partitioning = {hive}{union})"
+        times = zip(self._column("path"), self._column("modification_time"), strict=True)
+        written = {unquote(path): ms for path, ms in times}
+        ends = {end(self.paths, key=written.__getitem__) for end in (min, max)}
+        found = [_stored(connection, literal(f"{root}/{path}")) for path in ends]
+        rows += ")" if all(stored <= columns for columns in found) else ", union_by_name = true)"
         lacking = [c for c in self._there if c in stored and not any(c in f for f in found)]
         if not lacking:
             return rows
@@ -596,42 +611,29 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> TableSta
     )
 
 
-def _create(connection: duckdb.DuckDBPyConnection, name: str) -> None:
-    columns = ", ".join(f"{column} {kind}" for column, kind in OWN_COLUMNS[name].items())
-    connection.execute(f"CREATE TEMP TABLE {name} ({columns})")
+def _create(
+    connection: duckdb.DuckDBPyConnection, name: str, rows: Sequence[Sequence[Any]]
+) -> None:
+    """A relation of its own columns with these rows."""
+    shown = ", ".join(
+        f"CAST(unnest(${place}) AS {kind}) AS {column}"
+        for place, (column, kind) in enumerate(OWN_COLUMNS[name].items(), 1)
+    )
+    connection.execute(
+        f"CREATE TEMP TABLE {name} AS SELECT {shown}",
+        [[row[place] for row in rows] for place in range(len(OWN_COLUMNS[name]))],
+    )
 
 
-def _add_states(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
-    _create(connection, STATES)
-    rows = [
-        [s.name, s.version, s.committed_ms, s.files, s.rows, s.bytes, s.newest_ms]
-        for s in states(warehouse)
-    ]
-    connection.executemany(f"INSERT INTO {STATES} VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-
-
-def _add_owners(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
-    _create(connection, OWNERS)
-    rows = [
-        [place, *(getattr(owner, name) for name in Owner.model_fields)]
-        for place, owner in enumerate(warehouse.owners)
-    ]
-    if rows:
-        signs = ", ".join("?" for _ in rows[0])
-        connection.executemany(f"INSERT INTO {OWNERS} VALUES ({signs})", rows)
-
-
-def _add_queries(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
+def _queries(warehouse: Warehouse) -> Iterator[Sequence[Any]]:
     """The batches of every query, from its checkpoint; none if the warehouse is no folder."""
-    _create(connection, QUERIES)
     folder = warehouse.folder
     for checkpoint in [] if folder is None else folders.matching(folder, "_weir/checkpoints/*"):
         begun = _newest_batch(checkpoint / "offsets")
         committed = _newest_batch(checkpoint / "commits")
         if begun is not None:
             is_open = committed is None or committed[0] < begun[0]
-            row = [checkpoint.name, begun[0], is_open, begun[1], committed and committed[1]]
-            connection.execute(f"INSERT INTO {QUERIES} VALUES (?, ?, ?, ?, ?)", row)
+            yield checkpoint.name, begun[0], is_open, begun[1], committed and committed[1]
 
 
 def _newest_batch(folder: Path) -> tuple[int, int] | None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 from deltalake import DeltaTable
 
 from app.config.settings import Settings
+from app.read.databases import fileless
 from app.tables.definitions import TABLES, VIEWS
 from app.tables.small_files import path_in
 
@@ -19,11 +19,10 @@ Rows = list[dict[str, Any]]
 
 def asked(tables: dict[str, Rows], view: str) -> Rows:
     """The rows of a view over these tables."""
-    connection = duckdb.connect()
-    for table, rows in tables.items():
-        connection.register(table, pa.Table.from_pylist(rows, schema=TABLES[table].schema))
-    found: Rows = connection.sql(VIEWS[view].sql).to_arrow_table().to_pylist()
-    connection.close()
+    with fileless() as connection:
+        for table, rows in tables.items():
+            connection.register(table, pa.Table.from_pylist(rows, schema=TABLES[table].schema))
+        found: Rows = connection.sql(VIEWS[view].sql).to_arrow_table().to_pylist()
     return found
 
 

@@ -173,12 +173,15 @@ SPANS = (
 @pytest.mark.parametrize("span", SPANS, ids=" ".join)
 def test_a_report_is_written(warehouse, span, tmp_path):
     out = tmp_path / "report.html"
-    code, _, err = answer(warehouse, "report", "--out", str(out), *span)
+    code, said, err = answer(warehouse, "report", "--out", str(out), "--json", *span)
     assert (code, err) == (0, "")
     assert "</html>" in out.read_text()
-    code, said, err = answer(warehouse, "report", "--json", *span)
-    assert (code, err) == (0, "")
     assert json.loads(said, parse_constant=pytest.fail)["sections"]
+
+
+def test_the_verdict_of_a_report_is_printed(warehouse, tmp_path):
+    code, said, err = answer(warehouse, "report", "--out", str(tmp_path / "report.html"))
+    assert (code, err) == (0, "") and said.endswith("report.html.\n")
 
 
 MOMENTS = (

@@ -115,9 +115,9 @@ class _Table:
         rows = files = 0
         done = True
         there = data_files(self._opened.delta)
-        anybody = there and self._values and self._rewriter.count_changed(there, self._values)
-        for file in there if anybody else ():
-            named = self._rewriter.count_changed([file], self._values)
+        every = self._rewriter.count_changed(there, self._values) if there and self._values else 0
+        for file in there if every else ():
+            named = every if len(there) == 1 else self._rewriter.count_changed([file], self._values)
             if named and (dry_run or self._renamed(file)):
                 rows, files = rows + named, files + 1
             elif named:

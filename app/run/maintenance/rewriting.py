@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 
 from app.read.databases import literal, sealed
-from app.read.duckdb_functions import add_functions
+from app.read.duckdb_functions import add_functions, calls_functions
 from app.read.relations import ANY_ORDER, GLOB
 from app.run.maintenance.exchange import exchange
 from app.run.maintenance.opened import Opened
@@ -39,7 +39,7 @@ class Rewriter:
 
     def count(self, files: Sequence[DataFile], where: str, params: Mapping[str, Any]) -> int:
         """Number of rows of the files that fulfil a condition."""
-        with self._connect() as connection:
+        with self._connect(where) as connection:
             return _count(connection, self._source(connection, files), where, params)
 
     def count_changed(self, files: Sequence[DataFile], values: Mapping[str, str]) -> int:
@@ -81,8 +81,7 @@ class Rewriter:
         """Write that file, which is not yet part of the table; returns None if there are no such
         rows.
         """
-        with self._connect() as connection:
-            add_functions(connection, where)
+        with self._connect(where) as connection:
             source = self._source(connection, files)
             there = _columns(connection, source)
             # A column that no file has is left out: files of one age keep having the same ones.
@@ -133,8 +132,15 @@ class Rewriter:
             _statistics(pq.read_metadata(path, filesystem=system)),
         )
 
-    def _connect(self) -> duckdb.DuckDBPyConnection:
-        return sealed(self._opened.warehouse.folder, {**self._limits, **ANY_ORDER}, functions=True)
+    def _connect(self, where: str = "") -> duckdb.DuckDBPyConnection:
+        """A connection with the functions that a condition calls."""
+        connection = sealed(
+            self._opened.warehouse.folder,
+            {**self._limits, **ANY_ORDER},
+            functions=calls_functions(where),
+        )
+        add_functions(connection, where)
+        return connection
 
     def _source(self, connection: duckdb.DuckDBPyConnection, files: Sequence[DataFile]) -> str:
         """The view that DuckDB reads: the stored rows of the files, and when the files were
@@ -165,7 +171,6 @@ class Rewriter:
 def _count(
     connection: duckdb.DuckDBPyConnection, source: str, where: str, params: Mapping[str, Any]
 ) -> int:
-    add_functions(connection, where)
     (found,) = connection.execute(
         f"SELECT count(*) FILTER (WHERE {where}) FROM {source}", dict(params)
     ).fetchone() or (0,)

@@ -15,7 +15,7 @@ from app.read.relations import Warehouse
 from app.show.alerts.episodes import FIRING, RESOLVED
 from app.show.alerts.evaluation import Evaluation, evaluate_all
 from app.show.alerts.journal import Journal, Row, firing_rows
-from app.show.alerts.rule_files import rules_of
+from app.show.alerts.rule_files import chosen, rules_of
 from app.show.alerts.sinks import Delivery, owner_in, with_owner
 from app.tables.writable import obstacle
 from app.terminal.interrupt import stopping_at_signals
@@ -74,8 +74,8 @@ class Evaluator:
         """With `only`, rules of these names are evaluated; sinks receive all changes."""
         self.warehouse = warehouse
         self.alerts = alerts
-        self.rules = rules_of(alerts, only)
-        every = rules_of(alerts) if only else self.rules
+        every = rules_of(alerts)
+        self.rules = chosen(every, only)
         self.journal = Journal(self.warehouse)
         self.delivery = Delivery(warehouse, alerts, self.journal, [rule.name for rule in every])
 

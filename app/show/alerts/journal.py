@@ -31,7 +31,7 @@ from app.show.alerts.episodes import (
     latest,
     unrecorded,
 )
-from app.show.alerts.evaluation import Evaluated, summary
+from app.show.alerts.evaluation import CONFIG, Evaluated, summary
 from app.tables.creation import create
 from app.tables.definitions import TABLES
 
@@ -182,7 +182,7 @@ class Journal:
         where = "" if after is None else "WHERE number > $after OR list_contains($also, number)"
         parameters = {} if after is None else {"after": after, "also": list(also)}
         sql = f"SELECT * FROM {TABLE.name} {where} ORDER BY number NULLS FIRST, at_ms, state"
-        with connect_to(self._warehouse, {TABLE.name: self._delta}, {}) as connection:
+        with connect_to(self._warehouse, {TABLE.name: self._delta}, CONFIG) as connection:
             found = connection.execute(sql, parameters)
             names = [column[0] for column in found.description or []]
             rows = [dict(zip(names, row, strict=True)) for row in found.fetchall()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -31,20 +32,20 @@ def shipped_rules() -> list[Place]:
     )
 
 
-def rules_of(settings: AlertSettings, only: Sequence[str] = ()) -> list[Rule]:
-    """The rules of a configuration, in order; with `only`, those of these names."""
+def rules_of(settings: AlertSettings) -> list[Rule]:
+    """The rules of a configuration, in order."""
     given = settings.rule_files
-    files = shipped_rules() if given is None else [Path(name) for name in given]
-    rules = _joined(
-        [
-            ("alerts.rules", list(settings.rules)),
-            *(found for place in files for found in _read(place)),
-        ]
-    )
-    for name in only:
-        if name not in rules:
-            raise UserError(f"--rule {name}: no such rule\n{did_you_mean(name, list(rules))}")
-    return [rule for name, rule in rules.items() if not only or name in only]
+    found = _of_release() if given is None else _of_files([Path(name) for name in given])
+    return list(_joined([("alerts.rules", list(settings.rules)), *found]).values())
+
+
+def chosen(rules: Sequence[Rule], names: Sequence[str]) -> list[Rule]:
+    """The rules of these names; all if there are none."""
+    known = [rule.name for rule in rules]
+    for name in names:
+        if name not in known:
+            raise UserError(f"--rule {name}: no such rule\n{did_you_mean(name, known)}")
+    return [rule for rule in rules if not names or rule.name in names]
 
 
 def rules_command(rules: Sequence[Rule], as_json: bool) -> int:
@@ -70,6 +71,16 @@ def _joined(found: Sequence[tuple[str, list[Rule]]]) -> dict[str, Rule]:
                 raise UserError(f"{place}: name: {rule.name} is used {where}; names are unique")
             places[rule.name], rules[rule.name] = place, rule
     return rules
+
+
+def _of_files(files: Sequence[Place]) -> list[tuple[str, list[Rule]]]:
+    return [found for place in files for found in _read(place)]
+
+
+@cache
+def _of_release() -> list[tuple[str, list[Rule]]]:
+    """The shipped rules: they stay the same as long as the process."""
+    return _of_files(shipped_rules())
 
 
 def _read(path: Place) -> list[tuple[str, list[Rule]]]:

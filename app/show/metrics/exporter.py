@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 
 from app.config.metrics import MetricsSettings
 from app.errors import UserError, reason
-from app.read.relations import TableState, Warehouse, connect_files, state
+from app.read.relations import ANY_ORDER, TableState, Warehouse, connect_to, state
 from app.show.metrics import check_durations, health
 from app.show.metrics.catalogue import METRICS, SECTIONS
 from app.show.metrics.entities import Bounds
@@ -168,11 +168,12 @@ class _Followed:
                 problems[name] = str(error)
         there = {name: one for name, one in news.items() if one is not None}
         if any(one.files for one in there.values()) or not self._began:
-            files = {
-                name: (there[name].followed.delta, there[name].files) if name in there else None
+            opened = {
+                name: there[name].followed.delta if name in there else None
                 for name in self._part.reads
             }
-            with connect_files(self._warehouse, files) as fresh:
+            files = {name: one.files for name, one in there.items()}
+            with connect_to(self._warehouse, opened, ANY_ORDER, files=files) as fresh:
                 self._part.take(fresh)
             self._samples = [*self._part.samples(), *self._entities()]
             self._began = True

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
+from altair.utils import schemapi
 
 from app.show.report.model import Chart, Frame, Row
 from app.terminal.printable import printable
@@ -63,10 +64,11 @@ def svg(chart: Chart, frame: Frame) -> str:
     """A chart as SVG for one width of page; nothing is loaded for it."""
     import vl_convert
 
-    drawn = chart.draw(chart.rows, frame)
+    with schemapi.debug_mode(False):  # checking each part takes as long as making it
+        drawn = chart.draw(chart.rows, frame).to_dict(validate=False)
     # Some characters end the process or the chart: those that XML does not have, and line
     # separators, which Vega reads in its own expressions.
-    spec = with_texts(printable, drawn.to_dict())
+    spec = with_texts(printable, drawn)
     spec["config"] = CONFIG
     spec["autosize"] = {"type": "fit-x", "contains": "padding"}
     return str(vl_convert.vegalite_to_svg(spec, allowed_base_urls=[]))

@@ -14,7 +14,6 @@ from app.read.question import LEAST, MOST
 from app.read.questions import QUESTIONS
 from app.read.relations import (
     ANY_ORDER,
-    EVENT_TIMES,
     GONE,
     NARROWER,
     OWNERS,
@@ -61,10 +60,12 @@ class ReportReader:
         self.states: dict[str, TableState] = {s.name: s for s in states(warehouse)}
         names = [name for name in (*TABLES, *VIEWS, STATES, OWNERS) if name not in UNREAD]
         self._connection = connect(
-            warehouse, " ".join([*names, FUNCTIONS]), config=ANY_ORDER, calendar=True
+            warehouse,
+            " ".join([*names, FUNCTIONS]),
+            config=ANY_ORDER,
+            span=None if span.is_whole else (span.start_ms, span.end_ms),
+            calendar=True,
         )
-        if not span.is_whole:
-            self._narrow(names)
         self.span = self._covered()
 
     def rows(self, sql: str, **values: Any) -> list[Row]:
@@ -108,22 +109,6 @@ class ReportReader:
         if any(self.written(table) for table in tables):
             return f"No rows of {names} fall into the time of this report."
         return f"Nothing has been written to {names} yet."
-
-    def _narrow(self, names: Sequence[str]) -> None:
-        """Put a view with the rows of the span in each table's place: questions and views above
-        it then read nothing else."""
-        span = self.asked
-        for name in names:
-            table = TABLES.get(name)
-            column = next((c for c in EVENT_TIMES if table and c in table.names), None)
-            if column is None:
-                continue
-            self._connection.execute(f"ALTER VIEW {name} RENAME TO _all_{name}")
-            inside = f"{column} >= {span.start_ms} AND {column} < {span.end_ms}"
-            self._connection.execute(
-                f"CREATE TEMP VIEW {name} AS SELECT * FROM _all_{name}"
-                f" WHERE {column} IS NULL OR ({inside})"
-            )
 
     def _covered(self) -> ReportSpan | None:
         """From the first window or check to the end of the last; None without any."""

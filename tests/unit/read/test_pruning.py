@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.cli import main
+from app.read.databases import fileless
 from app.read.pruning import needed, overlaps
 from app.read.relations import FEW_FILES, Warehouse, connect, connect_once
 from tests.support.throttle_rows import START_MS, event, write
@@ -137,10 +138,11 @@ def conditions(draw, depth=2):
 @given(conditions(), st.lists(st.tuples(numbers(), st.none() | numbers()), max_size=30))
 def test_no_row_that_matches_lies_in_a_file_that_is_left_out(condition, rows):
     scans = wanted(f"SELECT * FROM t WHERE {condition}").get("t")
-    with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE t (a BIGINT, b INTEGER, s VARCHAR)")
-        for a, b in rows:
-            connection.execute("INSERT INTO t VALUES (?, ?, '(a >= 1)')", [a, b])
+    with fileless() as connection:
+        connection.execute("CREATE TEMP TABLE t (a BIGINT, b INTEGER, s VARCHAR)")
+        values = ", ".join(f"({a}, {'NULL' if b is None else b}, '(a >= 1)')" for a, b in rows)
+        if rows:
+            connection.execute(f"INSERT INTO t VALUES {values}")
         matching = connection.execute(f"SELECT a, b FROM t WHERE {condition}").fetchall()
     for a, b in matching if scans is not None else ():
         # A file of this row alone.

@@ -13,7 +13,6 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from app.cli import main
-from app.read.questions import QUESTIONS
 from app.tables.definitions import TABLES, VIEWS
 from app.tables.manifest import LAYOUT_VERSION
 from state.jobs import DECLARED
@@ -70,21 +69,23 @@ def test_without_a_warehouse_there_are_two_lines_and_exit_code_2(words, tmp_path
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
-def test_an_empty_warehouse_is_answered(words, tmp_path, capsys):
-    (tmp_path / "_weir").mkdir()
-    (tmp_path / "events" / "_delta_log").mkdir(parents=True)  # a table that is being created
-    code, out, err = run(capsys, tmp_path, *words)
+def test_an_empty_warehouse_is_answered(words, tmp_warehouse, capsys):
+    empty = Path(tmp_warehouse)
+    (empty / "_weir").mkdir(parents=True)
+    (empty / "events" / "_delta_log").mkdir(parents=True)  # a table that is being created
+    code, out, err = run(capsys, empty, *words)
     assert (code, err) == (0, "") and out
     if "--json" in words:
         json.loads(out)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["_weir", "events"]
+    assert sorted(p.name for p in empty.iterdir()) == ["_weir", "events"]
 
 
 @pytest.mark.parametrize("name", [*TABLES, *VIEWS])
-def test_every_table_and_view_is_there_and_empty_from_the_start(name, tmp_path, capsys):
-    (tmp_path / "_weir").mkdir()
-    assert run(capsys, tmp_path, "query", f"SELECT * FROM {name}", "--json") == (0, "[]\n", "")
-    code, out, _ = run(capsys, tmp_path, "tables", name, "--json")
+def test_every_table_and_view_is_there_and_empty_from_the_start(name, tmp_warehouse, capsys):
+    Path(tmp_warehouse, "_weir").mkdir(parents=True)
+    sql = f"SELECT * FROM {name}"
+    assert run(capsys, tmp_warehouse, "query", sql, "--json") == (0, "[]\n", "")
+    code, out, _ = run(capsys, tmp_warehouse, "tables", name, "--json")
     assert code == 0
     if name in TABLES:
         assert [row["column"] for row in json.loads(out)] == list(TABLES[name].names)
@@ -188,6 +189,7 @@ def test_a_feature_that_leaves_the_rows_alone_is_no_obstacle(tmp_warehouse, caps
     assert run(capsys, tmp_warehouse, "query", sql, "--csv") == (0, "action\nmark\n", "")
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_columns_of_a_newer_weir_are_shown_and_null_before_it(tmp_warehouse, capsys):
     write(tmp_warehouse, "throttle_events", [event(0, "mark")])
     newer = frame("throttle_events", [event(1, "unmark")])
@@ -209,6 +211,7 @@ def test_columns_of_a_newer_weir_are_shown_and_null_before_it(tmp_warehouse, cap
     assert json.loads(out)[-1] == {"column": "mood", "type": "varchar", "meaning": ""}
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_a_column_that_no_file_has_yet_is_null(tmp_warehouse, capsys):
     """A run adds the columns of its release at its start, before it has written a row."""
     write(tmp_warehouse, "throttle_events", [event(0, "mark"), event(1, "unmark")])
@@ -222,6 +225,7 @@ def test_a_column_that_no_file_has_yet_is_null(tmp_warehouse, capsys):
     assert run(capsys, tmp_warehouse, "query", "FROM throttle_intervals", "--json")[0] == 0
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_columns_that_an_older_weir_did_not_write_are_null(tmp_warehouse, capsys):
     old = frame("throttle_events", [event(0, "mark")]).drop_columns(["receipt_state", "waiting"])
     Path(tmp_warehouse).mkdir()
@@ -299,6 +303,7 @@ def test_a_warehouse_that_is_being_written_to_is_read_in_whole_commits(tmp_wareh
     assert seen == sorted(seen) and seen[-1] > seen[0]
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_a_table_that_is_broken_is_told_and_does_not_hide_the_others(tmp_warehouse, capsys):
     write(tmp_warehouse, "throttle_events", [event(0, "mark")])
     write(tmp_warehouse, "events", [{"event_type": "publish"}])
@@ -345,16 +350,10 @@ def test_a_moment_before_an_empty_commit_file_is_read(tmp_warehouse, capsys):
     assert (code, out) == (2, "") and f"is empty ({last})" in err
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_a_file_that_is_gone_is_told(tmp_warehouse, capsys):
     write(tmp_warehouse, "throttle_events", [event(0, "mark")])
     (file,) = Path(tmp_warehouse, "throttle_events").glob("*.parquet")
     file.unlink()
     code, out, err = run(capsys, tmp_warehouse, "query", "FROM throttle_events")
     assert (code, out) == (2, "") and "removed by VACUUM or compaction" in err
-
-
-@pytest.mark.parametrize("name", QUESTIONS)
-def test_every_question_is_answered_as_json_before_any_row(name, tmp_path, capsys):
-    (tmp_path / "_weir").mkdir()
-    code, out, _ = run(capsys, tmp_path, "query", name, "--json", "--as-of", "2026-01-05")
-    assert code == 0 and json.loads(out) == []

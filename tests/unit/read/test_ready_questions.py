@@ -26,6 +26,7 @@ def ask(capsys, warehouse, *words):
     return code, out, err
 
 
+@pytest.mark.usefixtures("both_sizes")
 @pytest.mark.parametrize("case", CASES)
 def test_question(case, tmp_warehouse, capsys):
     tables, params, expected = CASES[case]
@@ -63,7 +64,8 @@ def test_every_question_has_a_case():
 @pytest.mark.parametrize("name", QUESTIONS)
 def test_a_question_over_tables_that_are_not_there_answers_empty(name, tmp_warehouse, capsys):
     put(tmp_warehouse, {})
-    assert ask(capsys, tmp_warehouse, name, "--json") == (0, "[]\n", "")
+    for then in ([], ["--as-of", "2026-01-05"]):
+        assert ask(capsys, tmp_warehouse, name, "--json", *then) == (0, "[]\n", "")
     code, out, _ = ask(capsys, tmp_warehouse, name)
     reads = set(QUESTIONS[name].reads) & {*TABLES, *VIEWS}
     why = QUESTIONS[name].needs or ("nothing has been written to " if reads else "")

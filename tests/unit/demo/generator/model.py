@@ -11,13 +11,13 @@ from app.demo.generator.scenario import IncidentSpec
 from app.demo.generator.trace import ArrivalSlice, Trace
 
 
-def parsed_lines(slices: Iterable[ArrivalSlice]) -> list[dict[str, Any]]:
-    """The records that were not planted as malformed, in order of arrival."""
+def parsed_lines(slices: Iterable[ArrivalSlice], having: bytes = b"") -> list[dict[str, Any]]:
+    """The records that were not planted as malformed and have a text, in order of arrival."""
     return [
         json.loads(line)
         for part in slices
         for line, malformed in zip(part.lines(), part.malformed.tolist(), strict=True)
-        if not malformed
+        if not malformed and having in line
     ]
 
 

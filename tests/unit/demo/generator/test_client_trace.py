@@ -34,7 +34,7 @@ def requests(seed: int, events: int = EVENTS) -> list[Record]:
     """Those of a trace in order, each once."""
     logged = [
         r
-        for r in parsed_lines(planned(seed, events).slices())
+        for r in parsed_lines(planned(seed, events).slices(), b'"client_request"')
         if r["event_type"] == "client_request"
     ]
     return applied_records(logged)

@@ -459,7 +459,7 @@ def test_a_repetition_after_any_kill_gives_the_same_pseudonyms(
     write_text(settings.location, PAGE, "<pre>zoe-app, zoe-sub</pre>")
     whole = Path(settings.warehouse)
     for step in count():
-        part = settings.model_copy(update={"warehouse": str(tmp_path / f"killed-{step}")})
+        part = settings.model_copy(update={"warehouse": str(tmp_path / "killed")})
         shutil.copytree(whole, part.warehouse)
         with pytest.MonkeyPatch.context() as patch:
             killed_at(patch, step)

@@ -80,6 +80,7 @@ def limiters(minutes, **changes):
     return [limiter(minute, **changes) for minute in minutes]
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_the_texts_of_alerts(make_settings, tmp_warehouse, capsys, golden):
     """Regenerate with `pytest --regenerate`."""
     report_warehouse.fill(tmp_warehouse)

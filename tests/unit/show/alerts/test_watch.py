@@ -46,7 +46,8 @@ def configuration(folder, **alerts):
     return path
 
 
-def test_watch_evaluates_again_and_again_until_it_is_stopped(tmp_path, tmp_warehouse):
+def test_watch_evaluates_again_and_again_until_it_is_stopped(tmp_path):
+    warehouse = str(tmp_path / "warehouse")
     command = [
         sys.executable,
         "-m",
@@ -62,10 +63,10 @@ def test_watch_evaluates_again_and_again_until_it_is_stopped(tmp_path, tmp_wareh
     ) as process:
         assert process.stdout is not None and process.stderr is not None
         logged = process.stderr.readline()
-        assert logged == f"weir: warehouse: {tmp_warehouse} does not exist\n"
-        minutes(tmp_warehouse, 0, **BUSY)
+        assert logged == f"weir: warehouse: {warehouse} does not exist\n"
+        minutes(warehouse, 0, **BUSY)
         first = json.loads(process.stdout.readline())
-        minutes(tmp_warehouse, 1)
+        minutes(warehouse, 1)
         second = json.loads(process.stdout.readline())
         process.send_signal(signal.SIGTERM)
         rest, more = process.communicate(timeout=PATIENCE_S)

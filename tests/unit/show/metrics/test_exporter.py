@@ -207,6 +207,7 @@ def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> N
     assert value(found, "weir_topic_paused_seconds_total", topic=TOPIC, role="culprit") == 12
 
 
+@pytest.mark.usefixtures("both_sizes")
 @pytest.mark.parametrize("seed", range(2))
 def test_rows_may_be_committed_in_any_pieces_and_compacted_meanwhile(
     seed: int, rows: Rows, make_settings: MakeSettings

@@ -8,7 +8,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 import yaml
 from rich.console import Console
@@ -32,6 +31,7 @@ from app.jobs.chunks.findings import (
 from app.jobs.entry_cache.findings import cache_sentence
 from app.jobs.producer_ids.findings import DECISION_COLUMNS, producer_id_findings
 from app.jobs.rate_limits.findings import BEGUN, Cause, Summary, pause_findings, summarise
+from app.read.databases import fileless
 from app.read.relations import Warehouse
 from app.show.report.model import Finding, Urgency
 from app.show.report.printed import render, render_next_steps, show
@@ -138,7 +138,7 @@ def _behind(uuid: str, position: str, gone: list[int], **changed: Any) -> Row:
 
 def _summary(rows: list[Row], *others: list[Row]) -> Summary:
     """The summary of rows of throttle_events, statistics and shared limits."""
-    with duckdb.connect() as connection:
+    with fileless() as connection:
         connection.register("throttle_events", frame("throttle_events", rows))
         return summarise(connection.sql(BEGUN).to_arrow_table().to_pylist(), *(others or [[]]))
 

@@ -6,6 +6,7 @@ import html
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
@@ -55,6 +56,7 @@ def part(answer: Content, section: str, title: str) -> list[Content]:
     return rows
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_every_sentence_number_and_row_of_a_report(
     warehouse: str,
     capsys: pytest.CaptureFixture[str],
@@ -80,6 +82,7 @@ def test_every_sentence_number_and_row_of_a_report(
     golden("report/every_section.txt", text.replace(LONG.rpartition("/")[2], "LONG"))
 
 
+@pytest.mark.usefixtures("both_sizes")
 def test_a_span_leaves_out_what_lies_outside(
     warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -131,9 +134,9 @@ def test_tables_are_read_as_they_were(
     ),
 )
 def test_a_table_that_is_missing_leaves_the_other_sections(
-    name: str, tmp_warehouse: str, capsys: pytest.CaptureFixture[str]
+    name: str, warehouse: str, tmp_warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    fill(tmp_warehouse)
+    shutil.copytree(warehouse, tmp_warehouse)
     Path(tmp_warehouse, name).rename(Path(tmp_warehouse, "_weir", name))
     answer = content(capsys, tmp_warehouse)
     gone = {
