@@ -19,6 +19,7 @@ import yaml
 from app import folders
 from app.config.settings import load_settings
 from app.show.alerts.rule_files import rules_of
+from app.tables import durable
 from udfs.compiled_cache import is_current
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -69,25 +70,28 @@ def pack_code(target: Path) -> None:
     with suppress(FileNotFoundError, zipfile.BadZipFile), zipfile.ZipFile(target) as there:
         if there.comment == mark:
             return
-    partial = target.with_suffix(".partial")
-    with zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive:
+    with (
+        durable.replacing(target) as partial,
+        zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as archive,
+    ):
         archive.comment = mark
         for name, content in sources.items():
             archive.writestr(name, content)
             if name.endswith(".py"):
                 code = compile(content, name, "exec", dont_inherit=True)
                 archive.writestr(f"{name}c", UNCHECKED + marshal.dumps(code))
-    partial.replace(target)
 
 
 def pack_environment(target: Path) -> None:
     """The packages of this environment as an archive for --archives, without what no worker reads.
     Byte code in it holds where it is unpacked, since tar keeps the times of the sources."""
-    partial = target.with_name(f"partial-{target.name}")
     launcher, python = tarfile.TarInfo("bin/weir-python"), tarfile.TarInfo("bin/python")
     launcher.mode, launcher.size = 0o755, len(LAUNCHER)
     python.type, python.linkname = tarfile.SYMTYPE, str(Path(sys.executable).resolve())
-    with tarfile.open(partial, "w:gz", format=tarfile.GNU_FORMAT, compresslevel=1) as archive:
+    with (
+        durable.replacing(target) as partial,
+        tarfile.open(partial, "w:gz", format=tarfile.GNU_FORMAT, compresslevel=1) as archive,
+    ):
         archive.addfile(launcher, io.BytesIO(LAUNCHER.encode()))
         archive.addfile(python)
         for root in {Path(sysconfig.get_path(of)).resolve() for of in ("purelib", "platlib")}:
@@ -95,17 +99,17 @@ def pack_environment(target: Path) -> None:
                 name = file.path.relative_to(root).as_posix()
                 if not any(fnmatch(name, pattern) for pattern in LEFT_OUT):
                     archive.add(file.path, f"{PACKAGES}/{name}")
-    partial.replace(target)
 
 
 def pack_cores(folder: Path, target: Path) -> None:
     """What is compiled of these sources, for --archives: workers like this machine find it."""
-    partial = target.with_suffix(".partial")
-    with tarfile.open(partial, "w:gz", compresslevel=1) as archive:
+    with (
+        durable.replacing(target) as partial,
+        tarfile.open(partial, "w:gz", compresslevel=1) as archive,
+    ):
         for place in folders.matching(folder, "*"):
             if place.is_dir() and is_current(place.name):
                 archive.add(place, place.name)
-    partial.replace(target)
 
 
 def pack_config(config: Path, target: Path) -> None:

@@ -11,6 +11,7 @@ import sysconfig
 import tarfile
 import venv
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import cache_from_source
 from pathlib import Path
@@ -20,7 +21,7 @@ import pytest
 from app.config.alerts import AlertSettings
 from app.demo.generator.scenario import shipped
 from app.demo.recording import names
-from app.setup.package import LAUNCHER, pack_code
+from app.setup.package import LAUNCHER, pack_code, pack_cores
 from app.show.alerts.rule_files import rules_of
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -177,3 +178,19 @@ def test_the_daemon_of_a_packed_environment_has_the_code_that_spark_has_brought(
         else f"{given} -m pyspark.daemon pyspark.worker"
     )
     assert started("-m", "pyspark.worker") == f"{given} -m pyspark.worker"
+
+
+def test_of_several_starts_at_once_each_has_whole_packages(tmp_path: Path) -> None:
+    code, cores = tmp_path / "weir.zip", tmp_path / "cores.tar.gz"
+    (tmp_path / "numba").mkdir()
+
+    def start(_: int) -> None:
+        pack_code(code)
+        pack_cores(tmp_path / "numba", cores)
+        with zipfile.ZipFile(code) as packed:
+            assert packed.testzip() is None
+        tarfile.open(cores).close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(start, range(4)))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["cores.tar.gz", "numba", "weir.zip"]
