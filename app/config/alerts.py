@@ -99,12 +99,19 @@ class AlertSettings(Model):
     query_timeout_ms: Positive = 30_000
     rules: list[Rule] = []
     rule_files: list[str] | None = None
+    runbook_base: str | None = None
     sinks: list[Sink] = []
 
     @property
     def http_sinks(self) -> list[HttpSink]:
         """The sinks with delivery: all but standard output."""
         return [sink for sink in self.sinks if not isinstance(sink, StdoutSink)]
+
+    def runbook_at(self, runbook: str | None) -> str | None:
+        """A runbook as sinks are told of it: an address where there is a base and it is a path."""
+        if not self.runbook_base or not runbook or "://" in runbook:
+            return runbook
+        return f"{self.runbook_base.rstrip('/')}/{runbook}"
 
     def display(self) -> dict[str, Any]:
         """These settings for printing, secrets masked."""

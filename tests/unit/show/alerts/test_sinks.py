@@ -36,10 +36,9 @@ def receiver(monkeypatch):
 def evaluator(make_settings):
     """An evaluator of one rule with these sinks."""
 
-    def make(*sinks, rules=(RULE,)):
-        return evaluator_of(
-            make_settings(alerts={"rules": list(rules), "rule_files": [], "sinks": list(sinks)})
-        )
+    def make(*sinks, rules=(RULE,), **more):
+        alerts = {"rules": list(rules), "rule_files": [], "sinks": list(sinks), **more}
+        return evaluator_of(make_settings(alerts=alerts))
 
     return make
 
@@ -248,6 +247,32 @@ def test_the_owner_of_the_topic_goes_with_the_alert(receiver, make_settings, tmp
     found = {a["labels"]["topic"]: a for a in bodies["/am/api/v2/alerts"]}
     assert found[TOPIC]["labels"]["team"] == "shop" and "team" not in found[OTHER]["labels"]
     assert found[TOPIC]["annotations"]["contact"] == "#shop-oncall"
+
+
+@pytest.mark.parametrize(
+    ("runbook", "base", "told"),
+    [
+        ("docs/busy.md", None, "docs/busy.md"),
+        (
+            "docs/busy.md",
+            "https://git.example.com/weir/",
+            "https://git.example.com/weir/docs/busy.md",
+        ),
+        ("https://wiki/busy", "https://git.example.com", "https://wiki/busy"),
+        ("", "https://git.example.com", ""),
+    ],
+)
+def test_runbooks_are_addresses_where_they_have_a_base(
+    receiver, evaluator, tmp_warehouse, runbook, base, told
+):
+    minutes(tmp_warehouse, 0, **BUSY)
+    hook = {"type": "webhook", "url": f"{receiver.url}/hook"}
+    manager = {"type": "alertmanager", "url": f"{receiver.url}/am", **SILENT}
+    go(evaluator(hook, manager, rules=[{**RULE, "runbook": runbook}], runbook_base=base))
+    bodies = {path: body for path, _, body in receiver.posts}
+    (sent,) = bodies["/hook"]["alerts"]
+    (alert,) = bodies["/am/api/v2/alerts"]
+    assert sent["runbook"] == told and alert["annotations"].get("runbook", "") == told
 
 
 def test_many_changes_are_sent_in_portions(receiver, evaluator, tmp_warehouse, monkeypatch):
