@@ -15,11 +15,18 @@ if TYPE_CHECKING:
 
 RUNBOOKS = "app/jobs/backlog/runbooks"
 _LOSSES = """
-SELECT cluster, "group", topic, CAST(sum(offsets) AS BIGINT) AS offsets,
-  CAST(coalesce(sum(offsets) FILTER (WHERE first_sight), 0) AS BIGINT) AS earlier,
-  bool_or(n.client_host = '') AS no_member
-FROM lost_messages LEFT JOIN group_lag_now AS n USING (cluster, "group", topic, partition)
-GROUP BY ALL ORDER BY offsets DESC, cluster, "group", topic
+WITH lost AS (
+  SELECT cluster, "group", topic, sum(offsets) AS offsets,
+    coalesce(sum(offsets) FILTER (WHERE first_sight), 0) AS earlier,
+    coalesce(bool_or(n.client_host = ''), false) AS no_member,
+    coalesce(bool_or(n.lag > 0), false) AS lags
+  FROM lost_messages LEFT JOIN group_lag_now AS n USING (cluster, "group", topic, partition)
+  GROUP BY cluster, "group", topic
+)
+SELECT cluster, "group", list(topic ORDER BY offsets DESC, topic) AS topics,
+  CAST(sum(offsets) AS BIGINT) AS offsets, CAST(sum(earlier) AS BIGINT) AS earlier,
+  bool_and(no_member) AS no_member, bool_or(lags) AS lags
+FROM lost GROUP BY cluster, "group" ORDER BY offsets DESC, cluster, "group"
 """
 _AHEAD = """
 SELECT cluster, "group", topic, count(*) AS partitions FROM group_lag_now
@@ -39,11 +46,16 @@ FROM newest WHERE state IN ('open_transaction', 'pending_offsets')
 GROUP BY ALL ORDER BY cluster, "group", topic, pending
 """
 _SOON = """
-SELECT cluster, "group", topic, min(time_to_loss_s) AS left_s,
-  arg_min(pass_ms, time_to_loss_s) AS pass_ms, bool_or(trend = 'has no member') AS no_member
-FROM group_lag_now
-WHERE time_to_loss_s <= $within AND age_state = 'known'
-GROUP BY ALL ORDER BY left_s, cluster, "group", topic
+WITH near AS (
+  SELECT cluster, "group", topic, min(time_to_loss_s) AS left_s,
+    arg_min(pass_ms, time_to_loss_s) AS pass_ms,
+    coalesce(bool_or(trend = 'has no member'), false) AS no_member
+  FROM group_lag_now WHERE time_to_loss_s <= $within AND age_state = 'known'
+  GROUP BY cluster, "group", topic
+)
+SELECT cluster, "group", list(topic ORDER BY left_s, topic) AS topics, min(left_s) AS left_s,
+  arg_min(pass_ms, left_s) AS pass_ms, bool_and(no_member) AS no_member
+FROM near GROUP BY cluster, "group" ORDER BY left_s, cluster, "group"
 """
 _OTHER_UNIT = """
 SELECT DISTINCT cluster, topic FROM group_lag_now WHERE age_state = 'other_unit'
@@ -72,28 +84,25 @@ def group_findings(
     """What happened to groups, from rows of lost_messages, group_lag_now and group_states: losses,
     those ahead, offsets beyond the log, times in another unit, and open transactions."""
     result = []
-    for row in losses[:NAMED]:
+    for place, row in enumerate(losses):
         earlier = f", {row['earlier']:,} of them before it was first seen" if row["earlier"] else ""
         offsets = number_of(row["offsets"], "offset")
         deleted = f"{offsets} {was(row['offsets'])} deleted before it read them"
-        result.append(
-            Finding(
-                f"Group {row['group']} lost {offsets} of topic "
-                f"{row['topic']}: they were deleted before it read them{earlier}.",
-                [_slow(row, deleted, Urgency.LOSS, "group-lost-messages")],
-            )
+        # one that has read on since needs nothing
+        todo = [_slow(row, deleted, Urgency.LOSS, "group-lost-messages")] if row["lags"] else []
+        text = (
+            f"Group {row['group']} of cluster {row['cluster']} lost {offsets} of "
+            f"{_named(row['topics'])}"
         )
-    if (more := len(losses) - NAMED) > 0:
-        result.append(
-            Finding(f"{number_of(more, 'other group')} {was(more)} also short of records.")
-        )
+        because = f": they were deleted before it read them{earlier}" if place < NAMED else ""
+        result.append(Finding(f"{text}{because}.", todo))
     for row in list(soon)[:NAMED]:
         left_ms = int(row["left_s"] * 1000)
         when = "now" if left_ms <= 0 else f"in {about(left_ms)}"
         result.append(
             Finding(
-                f"Retention may delete records of topic {row['topic']} that group {row['group']} "
-                f"has not read {when}.",
+                f"Retention may delete records of {_named(row['topics'])} that group {row['group']} "
+                f"of cluster {row['cluster']} has not read {when}.",
                 [
                     _slow(
                         row,
@@ -181,16 +190,27 @@ def _slow(
 ) -> Action:
     """What to do about a group that reads too late."""
     remedy = (
-        f"Start consumers of group {row['group']} for topic {row['topic']}: no member has it"
+        f"Start consumers of group {row['group']} for {_named(row['topics'])}: no member has "
+        + ("it" if len(row["topics"]) == 1 else "them")
         if row["no_member"]
-        else f"Scale group {row['group']}, or raise retention.ms of topic {row['topic']}"
+        else f"Scale group {row['group']}, or raise retention.ms of {_named(row['topics'])}"
     )
     return Action(
         remedy,
-        reason,
+        f"in cluster {row['cluster']} {reason}",
         urgency,
         by_ms=by_ms,
         cluster=row["cluster"],
-        topic=row["topic"],
+        topic=row["topics"][0],
         runbook=f"{RUNBOOKS}/{runbook}.md",
     )
+
+
+def _named(topics: Sequence[str]) -> str:
+    """The topics of a group: the first ones by name."""
+    names = list(topics[:NAMED])
+    if (more := len(topics) - NAMED) > 0:
+        names.append(number_of(more, "other"))
+    if len(names) == 1:
+        return f"topic {names[0]}"
+    return f"topics {', '.join(names[:-1])} and {names[-1]}"

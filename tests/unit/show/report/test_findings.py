@@ -41,7 +41,7 @@ from app.show.report.text import runbook_page
 from app.tables.definitions import TABLES
 from app.tables.run_lock import only_run
 from app.terminal.amounts import duration
-from tests.support.ready_questions import CASES, changed, put
+from tests.support.ready_questions import CASES, changed, lag, lost, put
 from tests.support.throttle_rows import frame, window, write
 
 Row = dict[str, Any]
@@ -354,13 +354,16 @@ def test_what_is_lost_soon_comes_first_and_a_culprit_without_victims_last(tmp_pa
     ]
 
 
+_LOST = {"offsets": 3, "earlier": 0, "no_member": False, "lags": True}
+
+
 def test_every_action_names_a_runbook_of_weir(tmp_path: Path) -> None:
     _fill(tmp_path)
-    group = {"cluster": "k", "group": "g", "topic": "t"}
+    group = {"cluster": "k", "group": "g", "topic": "t", "topics": ["t"]}
     findings = [
         *all_findings(_reader(tmp_path)),
         *group_findings(
-            [{**group, "offsets": 3, "earlier": 0, "no_member": None}],
+            [{**group, **_LOST}],
             [{**group, "left_s": 90.0, "pass_ms": START_MS, "no_member": False}],
             [{**group, "partitions": 1}],
             [],
@@ -387,7 +390,7 @@ def test_every_action_names_a_runbook_of_weir(tmp_path: Path) -> None:
 
 
 def test_a_group_that_loses_records_soon_has_the_time(tmp_path: Path) -> None:
-    group = {"cluster": "k", "group": "g", "topic": "t", "left_s": 90.0, "pass_ms": START_MS}
+    group = {"cluster": "k", "group": "g", "topics": ["t"], "left_s": 90.0, "pass_ms": START_MS}
     for no_member, remedy in (
         (False, "Scale group g, or raise retention.ms of topic t"),
         (True, "Start consumers of group g for topic t: no member has it"),
@@ -396,6 +399,41 @@ def test_a_group_that_loses_records_soon_has_the_time(tmp_path: Path) -> None:
         (action,) = finding.actions
         assert (action.urgency, action.by_ms) == (Urgency.DEADLINE, START_MS + 90_000)
         assert action.remedy == remedy
+
+
+def test_every_group_that_lost_records_is_named_once_with_its_cluster(tmp_path: Path) -> None:
+    groups = [("east", "a"), ("west", "a"), ("east", "b"), ("east", "c"), ("east", "read-on")]
+    lost_rows = [
+        {**lost(group, 0, 0, 10 * (9 - n)), "cluster": cluster, "topic": topic}
+        for n, (cluster, group) in enumerate(groups)
+        for topic in ("t1", "t2", "t3", "t4", "t5")[: 5 if n == 0 else 1]
+    ]
+    now = [
+        {**lag(group, 60_000, lagging), "cluster": cluster, "topic": "t1", "client_host": host}
+        for (cluster, group), lagging, host in zip(
+            groups, (5, 5, 5, 5, 0), ("", "h", "h", "", "h"), strict=True
+        )
+    ]
+    write(str(tmp_path), "lost_messages", lost_rows)
+    write(str(tmp_path), "group_lag", now)
+    found = [f for f in all_findings(_reader(tmp_path)) if " lost " in f.sentence]
+    assert [f.sentence.partition(":")[0].rstrip(".") for f in found] == [
+        "Group a of cluster east lost 450 offsets of topics t1, t2, t3 and 2 others",
+        "Group a of cluster west lost 80 offsets of topic t1",
+        "Group b of cluster east lost 70 offsets of topic t1",
+        "Group c of cluster east lost 60 offsets of topic t1",
+        "Group read-on of cluster east lost 50 offsets of topic t1",
+    ]
+    assert [[action.remedy for action in f.actions] for f in found] == [
+        ["Scale group a, or raise retention.ms of topics t1, t2, t3 and 2 others"],
+        ["Scale group a, or raise retention.ms of topic t1"],
+        ["Scale group b, or raise retention.ms of topic t1"],
+        ["Start consumers of group c for topic t1: no member has it"],
+        [],
+    ]
+    assert found[0].actions[0].reason == (
+        "in cluster east 450 offsets were deleted before it read them"
+    )
 
 
 def test_a_group_before_an_open_transaction_is_said_with_whose_it_is(tmp_path: Path) -> None:
