@@ -762,8 +762,13 @@ def policy_diff(
     out: Annotated[Path | None, Option(help="Page to write (HTML).")] = None,
     cluster: OfWarehouse = None,
     rows: Annotated[
-        int, Option(min=1, help="Maximum number of tenants, topics, users and clients each.")
-    ] = 20,
+        int | None,
+        Option(
+            min=1,
+            help="Maximum number of tenants, topics, users and clients each. Default: 5, 20 with --json"
+            " and --out.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Compare two sets of policies limit by limit; with --on also in their effects."""

@@ -109,9 +109,12 @@ class AlertSettings(Model):
 
     def runbook_at(self, runbook: str | None) -> str | None:
         """A runbook as sinks are told of it: an address where there is a base and it is a path."""
-        if not self.runbook_base or not runbook or "://" in runbook:
-            return runbook
-        return f"{self.runbook_base.rstrip('/')}/{runbook}"
+        is_path = runbook and "://" not in runbook
+        return (
+            f"{self.runbook_base.rstrip('/')}/{runbook}"
+            if self.runbook_base and is_path
+            else runbook
+        )
 
     def display(self) -> dict[str, Any]:
         """These settings for printing, secrets masked."""

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from app.config.shipped import ROOT
@@ -119,16 +120,14 @@ def build_session(
     if threading.current_thread() is threading.main_thread():
         # Spark's own handler asks the JVM, which a Ctrl-C may have ended already.
         signal.signal(signal.SIGINT, earlier)
-    cores = await_cores(spark, settings.partitions is None, warn or _warn)
+    cores = await_cores(
+        spark, settings.partitions is None, warn or partial(say, file=sys.stderr, flush=True)
+    )
     partitions = settings.partitions or cores
     spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
     if spark.conf.get("spark.python.daemon.module", None) == DAEMON:
         threading.Thread(target=_start_daemon, args=(spark,), name=OF_DAEMON).start()
     return spark
-
-
-def _warn(text: str) -> None:
-    say(f"weir: {text}", file=sys.stderr, flush=True)
 
 
 def _start_daemon(spark: SparkSession) -> None:

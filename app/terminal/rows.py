@@ -91,6 +91,7 @@ def write_table(
     reason: Callable[[], str] | None = None,
     units: Mapping[str, str] = MappingProxyType({}),
     first: Sequence[str] | None = None,
+    rest: str = "--wide shows",
 ) -> None:
     """Print aligned columns, numbers to the right, of at most `shown_rows` rows (None: all).
 
@@ -101,7 +102,7 @@ def write_table(
     column wrapped, or one column per line.
 
     With `first` SHOWN_COLUMNS at most are printed, those that it names (empty: the first ones), as far
-    as a terminal has room for them; the others are named below.
+    as a terminal has room for them; the others are named below, behind `rest`.
     """
     kept: list[Sequence[Any]] = []
     beyond = 0
@@ -128,7 +129,7 @@ def write_table(
         out.write(line.rstrip() + "\n")
     left = [names[i] for i in filled if i not in shown]
     if left and kept:
-        out.write(f"--wide shows {', '.join(left)}\n")
+        out.write(f"{rest} {', '.join(left)}\n")
     elif not left and len(filled) < len(names):
         out.write(f"without a value: {', '.join(compress(names, empty))}\n")
     if beyond:

@@ -67,7 +67,7 @@ class Wanted:
     """Folder that keeps the two warehouses; None: they are removed."""
     out: Path | None = None
     """The page to write."""
-    rows: int = 20
+    rows: int | None = None
     as_json: bool = False
 
     def __post_init__(self) -> None:
@@ -132,7 +132,7 @@ def effect(
         found = compared(
             replayed,
             Warehouse.of(second.out.settings.location),
-            wanted.rows,
+            wanted.rows or 20,
             before.settings.stats_window_ms,
         )
         jobs = _jobs(before, wanted)
@@ -220,7 +220,7 @@ def _answer(about: effect_text.About, found: Effects, wanted: Wanted) -> None:
     if wanted.as_json:
         say_json(effect_text.plain(about, found), indent=1)
         return
-    effect_text.print_all(about, found)
+    effect_text.print_all(about, found, wanted.rows or effect_text.PRINTED)
     if wanted.keep is not None:
         say(f"\nThe tables are in {wanted.keep / 'before'} and {wanted.keep / 'after'}.")
     if wanted.out is not None:

@@ -32,6 +32,8 @@ LISTS = {
     "clients": ("cluster", "client"),
 }
 """Lists of an answer, and the columns that name a row of each."""
+PRINTED = 5
+"""Rows of each that are printed."""
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ def changed_in(rows: Sequence[Row]) -> list[RowSum]:
     return [m for m in MEASURES if any(len(set(pair(row, m.name))) > 1 for row in rows)]
 
 
-def print_all(about: About, found: Effects) -> None:
-    """Print what differs."""
+def print_all(about: About, found: Effects, most: int = PRINTED) -> None:
+    """Print what differs, of each list the first ones."""
     print(printable(f"{about.after} in place of {about.before}, {about.span.described()}"))
     for line in (*about.begins, *about.unlike):
         say(line)
@@ -118,11 +120,12 @@ def print_all(about: About, found: Effects) -> None:
     for name in LISTS:
         rows: list[Row] = getattr(found, name)
         if rows:
-            _print_list(name, rows, found.changed[name])
+            _print_list(name, rows[:most], found.changed[name])
     if found.caches:
         say("\ncaches")
         names = list(found.caches[0])
-        write_table(names, [[row[n] for n in names] for row in found.caches], sys.stdout, None)
+        cells = [[row[n] for n in names] for row in found.caches]
+        write_table(names, cells, sys.stdout, None, first=(), rest="--json has")
 
 
 def _print_list(name: str, rows: Sequence[Row], every: int) -> None:
@@ -137,6 +140,6 @@ def _print_list(name: str, rows: Sequence[Row], every: int) -> None:
             numbers += [before, change]
         cells.append([*named(name, row).values(), *numbers])
     say(f"\n{name} that differ: before, and the change")
-    write_table(columns, cells, sys.stdout, None)
+    write_table(columns, cells, sys.stdout, None, first=(), rest="--json has")
     if every > len(rows):
         say(f"{len(rows):,} of {every:,} rows; --rows N shows more")

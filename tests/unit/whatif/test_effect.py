@@ -287,6 +287,9 @@ def test_rows_bound_the_lists_and_not_the_totals(small: Path, capsys: Capture) -
     assert diff(small, "wide.yaml", "tight.yaml", "--on", "all", "--rows", "1") == 0
     said = capsys.readouterr().out
     assert "1 of 3 rows; --rows N shows more" in said
+    assert all(
+        len(line) <= 160 for line in said.splitlines() if "  " in line and "--json" not in line
+    )
     assert re.search(r"^paused_s +0 s +1\.2 s +1\.2 s  time that topics were paused$", said, re.M)
 
 

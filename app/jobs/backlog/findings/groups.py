@@ -93,9 +93,9 @@ def group_findings(
         text = (
             f"Group {row['group']} of cluster {row['cluster']} lost {offsets} of "
             f"{_named(row['topics'])}"
+            + (f": they were deleted before it read them{earlier}." if place < NAMED else ".")
         )
-        because = f": they were deleted before it read them{earlier}" if place < NAMED else ""
-        result.append(Finding(f"{text}{because}.", todo))
+        result.append(Finding(text, todo))
     for row in list(soon)[:NAMED]:
         left_ms = int(row["left_s"] * 1000)
         when = "now" if left_ms <= 0 else f"in {about(left_ms)}"
