@@ -262,9 +262,21 @@ def client_quotas_and_floor() -> str:
     return f"`client_quotas` from columns is {ratio:.2f} of identity behind the same shuffle"
 
 
+def memory_of_runs() -> str:
+    found = figures("weight")
+    one, twenty = (
+        -(-found[f"{n}, 500 groups each: at most"] // 100) / 10
+        for n in ("1 cluster", "20 clusters")
+    )
+    return (
+        f"A run of one cluster takes at most {one:.1f} GB of memory, one of twenty {twenty:.1f} GB"
+    )
+
+
 @pytest.mark.parametrize(
     ("page", "figure"),
     [
+        ("../README.md", memory_of_runs),
         ("operations.md", shadow),
         ("operations.md", cost),
         ("operations.md", topic_memory),
