@@ -10,10 +10,12 @@ from __future__ import annotations
 import socket
 import ssl
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from typing import NamedTuple
 
+from app.address import parsed
 from app.errors import NotNow, UserError
 from app.plain_text import is_digits
 
@@ -59,6 +61,16 @@ class Answering(NamedTuple):
 def knock(server: str) -> None:
     """Connect to `host:port`; Unreachable where nothing listens."""
     answering([server], lambda each, until: connected(*place(each), left(until)).close())
+
+
+def missing(urls: Iterable[str]) -> type[UserError]:
+    """The error of a command that has no answer of servers of HTTP: that of what may pass where none
+    of them takes a connection."""
+    for _, host, port in (parsed(url).origin for url in urls):
+        with suppress(Unreachable):
+            knock(f"{host}:{port}")
+            return UserError
+    return NotNow
 
 
 def answering(servers: Sequence[str], ask: Ask, seconds: float = SECONDS) -> Answering:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from app.config.kafka_quotas import WHERE, mapping_of
 from app.config.shipped import shipped
-from app.errors import NotNow
 from app.sources import polled
 from app.sources.kafka.exported_rates import ExportedRates
 from app.sources.kafka.kafka_probe import of_client, require
 from app.sources.polling import Unanswered
+from app.sources.ports import missing
 from app.terminal.counts import counted
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
         except Unanswered as error:
             failed.append(f"{WHERE}.exporters.{broker}: {error}")
     if failed:
-        raise NotNow(f"{failed[0]}\nits address and timeout_ms decide this")
+        kind = missing(feed.quotas.addresses().values())
+        raise kind(f"{failed[0]}\nits address and timeout_ms decide this")
 
 
 def measured(feed: SourceSettings) -> str:

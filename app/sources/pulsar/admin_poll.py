@@ -14,6 +14,7 @@ from urllib.parse import quote
 from app.config.pulsar_admin import WHERE, PulsarAdminSettings
 from app.errors import NotNow, UserError
 from app.sources.polling import Begun, Polling, Report, Unanswered, noted
+from app.sources.ports import missing
 from app.sources.pulsar.admin_client import (
     AdminClient,
     NotAllowed,
@@ -107,7 +108,8 @@ class AdminPoller(Polling):
             known = problems[0].startswith(WHERE)
             if known:
                 raise UserError(problems[0])
-            raise NotNow(f"{WHERE}: {where}: {problems[0]}\n{HINT}")
+            kind = NotNow if ": status 5" in problems[0] else missing(self._settings.url)
+            raise kind(f"{WHERE}: {where}: {problems[0]}\n{HINT}")
         return note
 
     def _poll(self, begun: Begun, report: Report) -> Path | None:

@@ -21,6 +21,7 @@ jclouds.provider=filesystem-nio2
 jclouds.filesystem.basedir={data}
 """
 MAIN = "org.gaul.s3proxy.Main"
+HADOOP, SDK = "3.4.1", "2.25.17"
 BUCKET, KEY, SECRET = "lake", "weir", "hush-of-the-store"
 
 
@@ -64,3 +65,18 @@ class S3:
     def stop(self) -> None:
         """Stop it by its pid; its objects stay."""
         self._server.stop()
+
+
+def connector() -> str:
+    """The jars with which Spark reaches a store, as docs/operations.md names them, for --jars."""
+    modules = "".join(
+        f'<dependency org="software.amazon.awssdk" name="{name}" rev="{SDK}"'
+        ' conf="default->master,compile,runtime"/>\n'
+        for name in ("s3", "sts", "apache-client", "s3-transfer-manager")
+    )
+    hadoop = (
+        f'<dependency org="org.apache.hadoop" name="hadoop-aws" rev="{HADOOP}" transitive="false"'
+        ' conf="default->master"/>\n'
+    )
+    folder = ivy.jars(f"hadoop-aws-{HADOOP}-{SDK}", hadoop + modules)
+    return ",".join(str(path) for path in sorted(folder.glob("*.jar")))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from app.engine import throttle_publisher
 from app.errors import NotNow, UserError
 from app.sources.kafka.kafka_probe import topics
 from app.sources.kafka.kafka_records import chosen
-from app.sources.ports import Unreachable, knock
+from app.sources.ports import Unreachable, knock, missing
 from tests.support.servers.kafka_port import kafka, port, says
 
 if TYPE_CHECKING:
@@ -229,3 +230,23 @@ def test_the_reason_names_the_server(server: str, said: str) -> None:
     assert str(refused.value).startswith(said)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         knock(f"PLAINTEXT://127.0.0.1:{listening.getsockname()[1]}")
+
+
+@pytest.mark.parametrize(
+    ("servers", "kind"),
+    [
+        ([None], NotNow),
+        ([b"HTTP/1.1 200 OK\r\n\r\n"], UserError),
+        ([None, b"noise"], UserError),
+        ([None, None], NotNow),
+    ],
+)
+def test_servers_of_http_that_take_no_connection_may_do_so_later(
+    closed: str, servers: list[bytes | None], kind: type[UserError]
+) -> None:
+    with ExitStack() as opened:
+        there = [
+            closed if data is None else opened.enter_context(port(says(data))).server
+            for data in servers
+        ]
+        assert missing(f"http://{server}" for server in there) is kind
