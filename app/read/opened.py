@@ -37,8 +37,9 @@ class OpenWarehouse:
 
         All rows, unless a question is given `rows`. UserError for what cannot be answered.
         """
-        at_ms = None if as_of is None else moment_ms(as_of, f"as_of={as_of}")
-        warehouse = self._warehouse.of_cluster(cluster).at(at_ms)
+        warehouse = self._warehouse.of_cluster(cluster).at(
+            None if as_of is None else moment_ms(as_of, f"as_of={as_of}")
+        )
         given = {name: str(value) for name, value in params.items()}
         try:
             with asked(warehouse, question, given) as (connection, sql, values):

@@ -14,11 +14,6 @@ SETTLED_S, PROMISED_S = 5.0, 60.0
 SILENT_S = 20.0
 
 
-def is_cluster(spark: SparkSession) -> bool:
-    """Whether executors are processes of their own, which come after the session."""
-    return not (spark.sparkContext.master or "").startswith("local")
-
-
 def await_cores(spark: SparkSession, all_of_them: bool, warn: Callable[[str], None]) -> int:
     """Wait for the first executor, or until no more come; the number of cores then."""
     context = spark.sparkContext
@@ -27,7 +22,7 @@ def await_cores(spark: SparkSession, all_of_them: bool, warn: Callable[[str], No
     most = int(context.getConf().get("spark.cores.max") or 0)
     begun = since = time.monotonic()
     found, told = 0, False
-    while is_cluster(spark):
+    while not (context.master or "local").startswith("local"):
         now, executors = time.monotonic(), registered.getExecutorMemoryStatus().size() - 1
         if executors != found:
             found, since = executors, now

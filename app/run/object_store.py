@@ -24,6 +24,8 @@ def confs(warehouse: Location) -> Mapping[str, str]:
     found = {setting: options[name] for name, setting in S3A.items() if name in options}
     if "endpoint" in found:
         # As other stores than Amazon's have their buckets, and delta-rs addresses them.
-        found["path.style.access"] = "true"
-        found["connection.ssl.enabled"] = str(found["endpoint"].startswith("https:")).lower()
+        found |= {
+            "path.style.access": "true",
+            "connection.ssl.enabled": str(found["endpoint"].startswith("https:")).lower(),
+        }
     return {f"spark.hadoop.fs.s3a.{name}": value for name, value in found.items()}

@@ -14,8 +14,6 @@ from app import folders
 from app.demo.generator.trace import ArrivalSlice, Trace
 from app.errors import UserError
 
-MARK = "# Written by `generate`"
-"""The first line of a file begins so, which a later trace may replace."""
 Progress = Callable[[ArrivalSlice], None]
 
 
@@ -25,7 +23,6 @@ class WrittenTrace:
 
     events: int = 0
     bytes: int = 0
-    files: list[Path] = field(default_factory=list)
     planted: Counter[str] = field(default_factory=Counter)
 
     def add(self, part: ArrivalSlice) -> None:
@@ -53,7 +50,6 @@ def write_files(trace: Trace, out: Path, progress: Progress | None = None) -> Wr
             os.utime(hidden, (part.wall_ms / 1000, part.wall_ms / 1000))
             hidden.rename(path)
             written.add(part)
-            written.files.append(path)
             if progress:
                 progress(part)
     except OSError as error:
@@ -61,11 +57,9 @@ def write_files(trace: Trace, out: Path, progress: Progress | None = None) -> Wr
     return written
 
 
-def write_yaml(path: Path, comment: str, document: object) -> str:
-    """Write a document below a line that says what it is; its text without that line."""
-    text = yaml.safe_dump(document, sort_keys=False)
-    folders.put(path, f"{comment}\n{text}")
-    return text
+def write_yaml(path: Path, comment: str, document: object) -> None:
+    """Write a document below a line that says what it is."""
+    folders.put(path, f"{comment}\n{yaml.safe_dump(document, sort_keys=False)}")
 
 
 def write_policies(trace: Trace, path: Path) -> None:
@@ -73,6 +67,6 @@ def write_policies(trace: Trace, path: Path) -> None:
     kafka = "" if trace.kafka is None else f", and Kafka users, cluster {trace.kafka.spec.cluster}"
     write_yaml(
         path,
-        f"{MARK}: limits of the scenario's fleet, cluster {trace.scenario.cluster}{kafka}.",
+        f"# Written by `generate`: limits of the scenario's fleet, cluster {trace.scenario.cluster}{kafka}.",
         trace.policies,
     )

@@ -105,7 +105,11 @@ class Delivery:
                         "version": 1,
                         "warehouse": self._warehouse.uri,
                         "alerts": [
-                            with_owner(self._warehouse.owners, self._addressed(row)) for row in part
+                            {
+                                **with_owner(self._warehouse.owners, row),
+                                "runbook": self._alerts.runbook_at(row["runbook"]),
+                            }
+                            for row in part
                         ],
                     }
                     post(sink, body, stopping)
@@ -176,10 +180,8 @@ class Delivery:
         """A row for Alertmanager, with how long it keeps one that is not sent again."""
         kept_ms = sink.watchdog_ms if row["alert"] == WATCHDOG else sink.expire_ms
         life_ms = max(ROUNDS * max(self._alerts.interval_ms or 0, sink.resend_ms), kept_ms or 0)
-        return _alert(sink, self._addressed(row), life_ms, owner_in(self._warehouse.owners, row))
-
-    def _addressed(self, row: Row) -> Row:
-        return {**row, "runbook": self._alerts.runbook_at(row["runbook"])}
+        told = {**row, "runbook": self._alerts.runbook_at(row["runbook"])}
+        return _alert(sink, told, life_ms, owner_in(self._warehouse.owners, row))
 
     @contextmanager
     def alone(self) -> Iterator[bool]:
