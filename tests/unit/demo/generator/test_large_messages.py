@@ -247,7 +247,6 @@ def test_command_prints_what_is_planted(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_files_hold_the_slices(tmp_path: Path) -> None:
-    written = write_files(planned(7), tmp_path / "events")
-    assert [f.read_bytes() for f in sorted(tmp_path.iterdir())] == [
-        p.data.tobytes() for p in slices(7)
-    ]
+    write_files(planned(7), tmp_path / "events")
+    found = [f.read_bytes() for f in sorted((tmp_path / "events").iterdir())]
+    assert found == [p.data.tobytes() for p in slices(7)]
