@@ -101,8 +101,8 @@ def write_table(
     `more`, or the `reason` why there are none. On a terminal a table that is too wide has its last
     column wrapped, or one column per line.
 
-    With `first` SHOWN_COLUMNS at most are printed, those that it names (empty: the first ones), as far
-    as a terminal has room for them; the others are named below, behind `rest`.
+    With `first` SHOWN_COLUMNS at most are printed, those that it names (empty: the first ones); the
+    others are named below, behind `rest`.
     """
     kept: list[Sequence[Any]] = []
     beyond = 0
@@ -123,7 +123,8 @@ def write_table(
     empty = [bool(kept) and all(row[i] is None for row in kept) for i in range(len(names))]
     filled = [i for i, none in enumerate(empty) if not none] or range(len(names))
     table = [_headings(names, in_units), *cells]
-    shown = filled if first is None else _chosen(names, table, filled, first, _width(out))
+    wanted = [i for i in filled if names[i] in (first or names)]
+    shown = filled if first is None else (wanted or list(filled))[:SHOWN_COLUMNS]
     headings, *lines = ([line[i] for i in shown] for line in table)
     for line in _laid_out(headings, lines, [numbers[i] for i in shown], _width(out)):
         out.write(line.rstrip() + "\n")
@@ -139,25 +140,6 @@ def write_table(
     elif not kept:
         why = reason() if reason is not None else ""
         out.write(f"no rows: {why}\n" if why else "no rows\n")
-
-
-def _chosen(
-    names: Sequence[str],
-    table: Sequence[Sequence[str]],
-    filled: Sequence[int],
-    first: Sequence[str],
-    width: int | None,
-) -> Sequence[int]:
-    """The columns that are shown of those with a value: the first ones, as many as fit."""
-    wanted = [i for i in filled if names[i] in first] or filled
-    shown = list(wanted[:SHOWN_COLUMNS])
-    while width is not None and len(shown) > 1:
-        widths = [max(len(line[i]) for line in table) + 2 for i in shown]
-        # the last one is wrapped
-        if sum(widths[:-1]) + min(widths[-1], LEAST_TEXT) <= width:
-            break
-        shown.pop()
-    return shown
 
 
 def _units(

@@ -61,7 +61,8 @@ where the warehouse is a folder: `query`, its newest `batch`, `begun_ms`, `commi
 newest that has ended, and `is_open`, whether the newest has not.
 
 **Output.** The printed table has 20 rows of a question and 200 of SQL, and the total number;
-`--rows N` prints more. `--json` and `--csv` have every row unless `--rows` is given. Names come
+`--rows N` prints more. Of a ready question it has the eight columns that decide and names the
+others, which `--wide` prints. `--json` and `--csv` have every row unless `--rows` is given. Names come
 from clients: `--spreadsheet` writes CSV in which a text that begins with `=`, `+`, `-` or `@`,
 which a spreadsheet would compute, begins with an apostrophe. On a terminal
 a table that is too wide is printed with a line per value. Times are UTC:
