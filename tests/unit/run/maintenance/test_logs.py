@@ -49,7 +49,7 @@ def shortened(settings: Settings) -> None:
     table = opened(settings, NAME)
     compact(table, settings.maintenance, LATER_MS)
     table.delta.create_checkpoint()
-    aged(settings, 2)
+    aged(settings, 25)
     logs.shorten(table, settings.maintenance, logs.size(table))
 
 
@@ -101,7 +101,7 @@ def test_every_version_of_the_history_can_be_read(make_settings: MakeSettings) -
     table = opened(settings, NAME)
     table.delta.create_checkpoint()
     fill(settings, NAME, range(60, 130))
-    aged(settings, 2, upto=110)
+    aged(settings, 25, upto=110)
     logs.shorten(table, settings.maintenance, logs.size(table))
     first = next(commits(settings, NAME))
     assert 50 <= first <= 110
@@ -130,10 +130,10 @@ def test_properties_follow_the_configuration(make_settings: MakeSettings) -> Non
     settings = make_settings()
     fill(settings, NAME, range(1))
     assert logs.outdated(opened(settings, NAME), settings.maintenance) == {}
-    longer = make_settings(maintenance={"history_ms": "2h"}).maintenance
+    longer = make_settings(maintenance={"history_ms": "2d"}).maintenance
     assert logs.outdated(opened(settings, NAME), longer) == {
-        "delta.logRetentionDuration": "interval 7200 seconds",
-        "delta.deletedFileRetentionDuration": "interval 7200 seconds",
+        "delta.logRetentionDuration": "interval 172800 seconds",
+        "delta.deletedFileRetentionDuration": "interval 172800 seconds",
     }
     assert log_properties(3_600_000, NAME)["delta.checkpointInterval"] == str(CHECKPOINT_COMMITS)
 
@@ -174,6 +174,6 @@ def test_compaction_is_no_news_about_rows(make_settings: MakeSettings) -> None:
     assert (before.version, before.committed_ms) == (9, after.committed_ms)
     assert rows_changed_in(table.location, {}, 11) == (9, before.committed_ms)
     table.delta.create_checkpoint()
-    aged(settings, 2)
+    aged(settings, 25)
     table.delta.cleanup_metadata()
     assert rows_changed_in(table.location, {}, 11)[0] == 11

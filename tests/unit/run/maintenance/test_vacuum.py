@@ -74,7 +74,7 @@ def test_replaced_files_leave_after_the_history(make_settings: MakeSettings) -> 
     size = sum(file.bytes for file in files)
     made = Rewriter(table, 256 << 20).write(files)
     assert made is not None
-    replaced_at(table, files, made, time.time() - 2 * HOUR_S)
+    replaced_at(table, files, made, time.time() - 25 * HOUR_S)
     before = plain(found(settings, NAME))
     assert vacuum(table, settings.maintenance, dry_run=False) == Removed(9, size)
     assert plain(found(settings, NAME)) == before
