@@ -38,7 +38,7 @@ def forecast_command(
         done.keep(warehouse)
     until_ms = MOST if at_ms is None else min(at_ms + 1, MOST)
     output: Output = "json" if as_json else "table"
-    query(settings, "forecasts", output, params=[f"until={until_ms}"], cluster=cluster)
+    query(settings, "forecasts", output, params=[f"until={until_ms}"], cluster=cluster, wide=True)
     if not as_json:
         rows = [row for row in done.rows if cluster in (None, row["cluster"])]
         say(summary(replace(done, rows=rows)))

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 
 from app.config.alerts import AlertSettings
 from app.config.settings import load_settings
@@ -16,6 +17,7 @@ from app.read.questions import QUESTIONS
 from app.read.relations import QUERIES, STATES, Warehouse, connect
 from app.show import alerts
 from app.show.alerts.rule_files import KEYS, rules_of, shipped_rules
+from app.show.alerts.sinks import WATCHDOG
 from app.tables.definitions import TABLES, VIEWS
 from tests.support import report_warehouse
 from tests.support.client_quota_rows import stats
@@ -786,7 +788,9 @@ def test_an_alert_is_known_by_names_and_not_by_words_that_change(name, tmp_wareh
 
 def test_the_rule_and_the_configuration_of_the_page_on_alerts_are_valid(make_settings, tmp_path):
     page = (ROOT / "docs" / "alerts.md").read_text("utf-8")
-    rules, config = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    rules, config, manager = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    (route,) = yaml.safe_load(manager)["route"]["routes"]
+    assert route["matchers"] == [f"alertname = {WATCHDOG}"]
     (tmp_path / "rules").mkdir()
     (tmp_path / "rules" / "ours.yaml").write_text(rules)
     (tmp_path / "weir.yaml").write_text(config.replace(", rules/shared", ""))
