@@ -421,10 +421,9 @@ def query(
         output,
         as_of_ms,
         params,
-        AnswerLimits(timeout_ms, memory_bytes),
+        AnswerLimits(timeout_ms, memory_bytes, wide),
         rows,
         cluster,
-        wide,
     )
 
 

@@ -80,6 +80,8 @@ class AnswerLimits(NamedTuple):
     timeout_ms: int | None = None
     memory_bytes: int | None = None
     """About so much memory; None for half of the machine's."""
+    wide: bool = False
+    """Whether a printed answer has all columns."""
 
 
 def query(
@@ -91,15 +93,14 @@ def query(
     limits: AnswerLimits | None = None,
     rows: int | None = None,
     cluster: str | None = None,
-    wide: bool = False,
 ) -> int:
     """Answer a ready question, or one reading statement over the tables and views; returns 0.
 
     It ends at once at a signal or at its limits. With `cluster` tables have only its rows. `rows` is
-    the number of rows to show, and a `wide` answer has all columns. Without `rows` JSON and CSV have all
-    rows, and a printed table reports the number of omitted ones.
+    the number of rows to show. Without it JSON and CSV have all rows, and a printed table reports the
+    number of omitted ones.
     """
-    timeout_ms, memory_bytes = limits or AnswerLimits()
+    timeout_ms, memory_bytes, wide = limits or AnswerLimits()
     with stoppable(timeout_ms):
         warehouse = Warehouse.of(settings.location, settings.owners).of_cluster(cluster)
         return _query(

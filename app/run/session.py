@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from app.config.shipped import ROOT
 from app.jvm import own_confs
-from app.run.cluster import await_cores
-from app.run.object_store import confs
+from app.run.executors import await_cores
+from app.run.s3a import confs
 from app.terminal.printable import say
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from app.read.opened import OpenWarehouse
+    from app.read.arrow_answers import OpenWarehouse
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
@@ -21,7 +21,7 @@ def open(warehouse: str, **storage_options: str) -> OpenWarehouse:
 
     A folder, or an object store with the options that a configuration has; UserError without one.
     """
-    from app.read.opened import OpenWarehouse
+    from app.read.arrow_answers import OpenWarehouse
 
     return OpenWarehouse(warehouse, storage_options)
 

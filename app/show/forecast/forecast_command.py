@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from app.read.query import Output, query
+from app.read.query import AnswerLimits, Output, query
 from app.read.question import MOST
 from app.read.relations import Warehouse
 from app.show.forecast.backtest import TOO_LITTLE_HISTORY
@@ -38,7 +38,8 @@ def forecast_command(
         done.keep(warehouse)
     until_ms = MOST if at_ms is None else min(at_ms + 1, MOST)
     output: Output = "json" if as_json else "table"
-    query(settings, "forecasts", output, params=[f"until={until_ms}"], cluster=cluster, wide=True)
+    params, limits = [f"until={until_ms}"], AnswerLimits(wide=True)
+    query(settings, "forecasts", output, params=params, limits=limits, cluster=cluster)
     if not as_json:
         rows = [row for row in done.rows if cluster in (None, row["cluster"])]
         say(summary(replace(done, rows=rows)))

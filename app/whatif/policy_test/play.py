@@ -15,7 +15,7 @@ from app.config.settings import Settings
 from app.contract.event_contract import parse_batch
 from app.engine.archive_task import events_rows
 from app.errors import UserError
-from app.read.opened import asked
+from app.read.arrow_answers import asked
 from app.read.relations import Warehouse
 from app.tables.definitions import TABLES
 from app.whatif.replay import replayed

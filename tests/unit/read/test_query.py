@@ -11,7 +11,7 @@ import re
 import pytest
 
 from app.errors import UserError
-from app.read.query import query, tables
+from app.read.query import AnswerLimits, query, tables
 from app.tables.definitions import TABLES, VIEWS
 from app.terminal.rows import write_table
 from tests.support.ready_questions import predicted
@@ -371,7 +371,7 @@ def test_numbers_are_rounded_and_have_units_for_reading_alone(make_settings, tmp
 
 def test_a_limit_has_the_unit_of_its_kind(make_settings, tmp_warehouse, capsys):
     write(tmp_warehouse, "forecasts", [predicted(1), predicted(1, kind="backlog_age", limit=900.0)])
-    assert query(make_settings(), "forecasts", wide=True) == 0
+    assert query(make_settings(), "forecasts", limits=AnswerLimits(wide=True)) == 0
     names, _, *rows, empty = capsys.readouterr().out.splitlines()
     assert empty.startswith("without a value: ")
     assert not set(names.split()) & set(empty.split(": ")[1].split(", "))

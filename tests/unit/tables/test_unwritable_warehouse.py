@@ -28,7 +28,7 @@ READING = (
     ["alerts", "check", "--at", "2023-11-14T22:15:00Z"],
 )
 WRITING = {
-    "quality": (["quality", "--table", "events"], "9 of 9 expectations hold"),
+    "quality": (["quality", "--table", "events"], "10 of 10 expectations hold"),
     "bakeoff": (["bakeoff", "--sizes", "8kB"], "8.0 kB"),
     "alerts": (["alerts", "check"], "rules checked"),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.config.location import Location
-from app.run.object_store import confs
+from app.run.s3a import confs
 
 AMAZONS = {"AWS_REGION": "eu-central-1", "aws_access_key_id": "id"}
 
