@@ -44,7 +44,7 @@ def test_killed_on_an_object_store_a_run_goes_on_to_the_rows_of_a_calm_one(
     try:
         first.wait(lambda: batches(objects, "govern", "commits") >= 1, "a first batch")
         second = start(2)
-        refusal = " ".join(second.refused(120.0))
+        refusal = " ".join(second.refused(300.0))
         assert f"s3a://{BUCKET}/{NAME}" in refusal, refusal
         first.kill()
         third = start(3, "--available-now")
