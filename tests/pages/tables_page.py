@@ -66,7 +66,7 @@ import weir
 
 warehouse = weir.open("weir-warehouse")
 owners = warehouse.query("new-producer-ids", since="-1d", rows=5).to_pandas()
-rows = warehouse.query("SELECT topic, sum(messages) AS messages FROM topic_throttle_stats GROUP BY ALL")
+rows = warehouse.query("SELECT topic, sum(messages) AS n FROM topic_throttle_stats GROUP BY ALL")
 ```
 
 Trino and Athena read the tables with their Delta connectors; that has not been tried:
