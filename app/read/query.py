@@ -38,7 +38,7 @@ from app.tables.manifest import load as load_manifest
 from app.terminal.interrupt import stoppable
 from app.terminal.printable import say
 from app.terminal.program import PROGRAM
-from app.terminal.rows import SHOWN_ROWS, WRITERS, write_json, write_table
+from app.terminal.rows import SHOWN_ROWS, WRITERS, Columns, write_json, write_table
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -152,8 +152,9 @@ def _query(
                     reason=None
                     if question is None
                     else partial(_reason, warehouse, question, bool(params)),
-                    units={} if question is None else question.units,
-                    first=None if question is None or wide else question.first,
+                    columns=None
+                    if question is None
+                    else Columns(question.units, None if wide else question.first),
                 )
             else:
                 WRITERS[output](names, islice(found, shown_rows), sys.stdout)

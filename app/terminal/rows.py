@@ -14,7 +14,7 @@ from decimal import Decimal
 from itertools import chain, compress
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 from uuid import UUID
 
 from app.terminal.amounts import AMOUNTS, EPOCH_MS, MOST, heading, unit_of, unit_of_kind
@@ -82,6 +82,17 @@ def write_spreadsheet(names: Sequence[str], rows: Iterable[Sequence[Any]], out: 
     writer.writerows([quoted(value) for value in row] for row in chain([names], rows))
 
 
+class Columns(NamedTuple):
+    """How the columns of a printed table are shown."""
+
+    units: Mapping[str, str] = MappingProxyType({})
+    """Units of numbers that the name does not tell; that of a column's name is in each row."""
+    first: Sequence[str] | None = None
+    """At most SHOWN_COLUMNS are printed, those of these names (empty: the first ones); None: all."""
+    rest: str = "--wide shows"
+    """What has the others, which are named."""
+
+
 def write_table(
     names: Sequence[str],
     rows: Iterable[Sequence[Any]],
@@ -89,9 +100,7 @@ def write_table(
     shown_rows: int | None = SHOWN_ROWS,
     more: str = "--rows N shows more",
     reason: Callable[[], str] | None = None,
-    units: Mapping[str, str] = MappingProxyType({}),
-    first: Sequence[str] | None = None,
-    rest: str = "--wide shows",
+    columns: Columns | None = None,
 ) -> None:
     """Print aligned columns, numbers to the right, of at most `shown_rows` rows (None: all).
 
@@ -101,9 +110,8 @@ def write_table(
     `more`, or the `reason` why there are none. On a terminal a table that is too wide has its last
     column wrapped, or one column per line.
 
-    With `first` SHOWN_COLUMNS at most are printed, those that it names (empty: the first ones); the
-    others are named below, behind `rest`.
     """
+    units, first, rest = columns or Columns()
     kept: list[Sequence[Any]] = []
     beyond = 0
     for row in rows:

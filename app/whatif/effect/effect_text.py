@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.terminal.printable import printable, say
-from app.terminal.rows import write_table
+from app.terminal.rows import Columns, write_table
 from app.whatif.effect.compare import (
     BY_NAME,
     MEASURES,
@@ -32,6 +32,7 @@ LISTS = {
     "clients": ("cluster", "client"),
 }
 """Lists of an answer, and the columns that name a row of each."""
+FEW = Columns(first=(), rest="--json has")
 PRINTED = 5
 """Rows of each that are printed."""
 
@@ -115,7 +116,7 @@ def print_all(about: About, found: Effects, most: int = PRINTED) -> None:
         [[m.name, *shown(found.total, m), m.meaning] for m in measures],
         sys.stdout,
         None,
-        units=dict.fromkeys(SIDES, "measure"),
+        columns=Columns(dict.fromkeys(SIDES, "measure")),
     )
     for name in LISTS:
         rows: list[Row] = getattr(found, name)
@@ -125,7 +126,7 @@ def print_all(about: About, found: Effects, most: int = PRINTED) -> None:
         say("\ncaches")
         names = list(found.caches[0])
         cells = [[row[n] for n in names] for row in found.caches]
-        write_table(names, cells, sys.stdout, None, first=(), rest="--json has")
+        write_table(names, cells, sys.stdout, None, columns=FEW)
 
 
 def _print_list(name: str, rows: Sequence[Row], every: int) -> None:
@@ -140,6 +141,6 @@ def _print_list(name: str, rows: Sequence[Row], every: int) -> None:
             numbers += [before, change]
         cells.append([*named(name, row).values(), *numbers])
     say(f"\n{name} that differ: before, and the change")
-    write_table(columns, cells, sys.stdout, None, first=(), rest="--json has")
+    write_table(columns, cells, sys.stdout, None, columns=FEW)
     if every > len(rows):
         say(f"{len(rows):,} of {every:,} rows; --rows N shows more")

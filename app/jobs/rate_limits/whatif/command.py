@@ -407,7 +407,7 @@ def _print(found: SuggestedLimits, curves: bool, every: bool) -> None:
     if curves:
         names = ["cluster", "name", "rate", *LimitPoint.__dataclass_fields__]
         points = [[row[name] for name in names] for row in found.curve]
-        write_table(names, points, sys.stdout, most, more, units={"limit": "rate"})
+        write_table(names, points, sys.stdout, most, more, columns=Columns({"limit": "rate"}))
     else:
         several = len({one.cluster for one in found.suggestions}) > 1
         names = [*(["cluster"] if several else []), *COLUMNS]
