@@ -38,7 +38,7 @@ from app.tables.manifest import load as load_manifest
 from app.terminal.interrupt import stoppable
 from app.terminal.printable import say
 from app.terminal.program import PROGRAM
-from app.terminal.rows import SHOWN_ROWS, WRITERS, Columns, write_json, write_table
+from app.terminal.rows import SHOWN_ROWS, WRITERS, ShownColumns, write_json, write_table
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -154,7 +154,7 @@ def _query(
                     else partial(_reason, warehouse, question, bool(params)),
                     columns=None
                     if question is None
-                    else Columns(question.units, None if wide else question.first),
+                    else ShownColumns(question.units, None if wide else question.first),
                 )
             else:
                 WRITERS[output](names, islice(found, shown_rows), sys.stdout)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from app.terminal.printable import printable, say
-from app.terminal.rows import Columns, write_table
+from app.terminal.rows import ShownColumns, write_table
 from app.whatif.effect.compare import (
     BY_NAME,
     MEASURES,
@@ -32,7 +32,7 @@ LISTS = {
     "clients": ("cluster", "client"),
 }
 """Lists of an answer, and the columns that name a row of each."""
-FEW = Columns(first=(), rest="--json has")
+FEW = ShownColumns(first=(), rest="--json has")
 PRINTED = 5
 """Rows of each that are printed."""
 
@@ -116,7 +116,7 @@ def print_all(about: About, found: Effects, most: int = PRINTED) -> None:
         [[m.name, *shown(found.total, m), m.meaning] for m in measures],
         sys.stdout,
         None,
-        columns=Columns(dict.fromkeys(SIDES, "measure")),
+        columns=ShownColumns(dict.fromkeys(SIDES, "measure")),
     )
     for name in LISTS:
         rows: list[Row] = getattr(found, name)

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from app.terminal.rows import Columns, write_table
+from app.terminal.rows import ShownColumns, write_table
 
 NAMES = [f"c{n}" for n in range(12)]
 ROW = [None if n == 1 else n for n in range(12)]
@@ -25,7 +25,7 @@ def test_of_a_question_the_columns_that_decide_are_printed(
     first: tuple[str, ...] | None, shown: list[str], left: list[str] | None
 ) -> None:
     out = io.StringIO()
-    write_table(NAMES, [ROW], out, columns=Columns(first=first))
+    write_table(NAMES, [ROW], out, columns=ShownColumns(first=first))
     heading, _, row, *rest = out.getvalue().splitlines()
     assert heading.split() == shown
     assert row.split() == [name[1:] for name in shown]
@@ -35,5 +35,5 @@ def test_of_a_question_the_columns_that_decide_are_printed(
 
 def test_an_answer_without_rows_names_no_columns_that_are_left() -> None:
     out = io.StringIO()
-    write_table(NAMES, [], out, columns=Columns(first=()))
+    write_table(NAMES, [], out, columns=ShownColumns(first=()))
     assert out.getvalue().splitlines()[2:] == ["no rows"]

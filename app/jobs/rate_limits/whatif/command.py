@@ -25,7 +25,7 @@ from app.show.report.phrases import short
 from app.terminal.amounts import AMOUNTS
 from app.terminal.counts import counted
 from app.terminal.printable import printable, say, say_json
-from app.terminal.rows import write_table
+from app.terminal.rows import ShownColumns, write_table
 from app.whatif import policy_document
 from app.whatif.replay.event_span import WHOLE, EventSpan
 from state.rate_limits.alone import Rules, Trace
@@ -407,7 +407,7 @@ def _print(found: SuggestedLimits, curves: bool, every: bool) -> None:
     if curves:
         names = ["cluster", "name", "rate", *LimitPoint.__dataclass_fields__]
         points = [[row[name] for name in names] for row in found.curve]
-        write_table(names, points, sys.stdout, most, more, columns=Columns({"limit": "rate"}))
+        write_table(names, points, sys.stdout, most, more, columns=ShownColumns({"limit": "rate"}))
     else:
         several = len({one.cluster for one in found.suggestions}) > 1
         names = [*(["cluster"] if several else []), *COLUMNS]
