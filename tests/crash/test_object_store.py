@@ -29,8 +29,7 @@ def test_killed_on_an_object_store_a_run_goes_on_to_the_rows_of_a_calm_one(
     config = make_config(NAME)
     document = yaml.safe_load(config.read_text("utf-8"))
     options = {**store.options, "AWS_SECRET_ACCESS_KEY": "${env:WEIR_TEST_STORE}"}
-    where = {"warehouse": f"s3a://{BUCKET}/{NAME}", "storage_options": options}
-    document |= {**where, **ALONE, "idle_advance_ms": 3_600_000}  # no silent key is decided
+    document |= {"warehouse": f"s3a://{BUCKET}/{NAME}", "storage_options": options, **ALONE}
     config.write_text(yaml.safe_dump(document), "utf-8")
     objects, jars = str(store.data / BUCKET / NAME), connector()
 
@@ -44,13 +43,17 @@ def test_killed_on_an_object_store_a_run_goes_on_to_the_rows_of_a_calm_one(
     first = start(1)
     try:
         first.wait(lambda: batches(objects, "govern", "commits") >= 1, "a first batch")
-        second = start(2)
-        refusal = " ".join(second.refused(300.0))
-        assert f"s3a://{BUCKET}/{NAME}" in refusal, refusal
-        first.kill()
-        third = start(3, "--available-now")
-        third.end_well()
+        first.kill()  # before the time at which silent keys are decided
     finally:
         first.close()
+    second = start(2, "--available-now")
+    try:
+        second.wait(lambda: "starting Spark" in second.said, "the lease of the next run")
+        third = start(3)
+        refusal = " ".join(third.refused(300.0))
+        second.end_well()
+    finally:
+        second.close()
+    assert f"s3a://{BUCKET}/{NAME}" in refusal, refusal
     assert Tables.of(objects).differences(calm) == []
     assert SECRET not in first.said + second.said + third.said
