@@ -344,7 +344,8 @@ def _evaluate(settings: Settings) -> int:
         evaluator, interval_ms, stopping, log, formats, first_after_ms=interval_ms
     )
     one_round(evaluator, threading.Event(), log, formats, logged)
-    return 0
+    # all is written; DuckDB would tell of what is open at the end of an interpreter, a line each
+    os._exit(0)
 
 
 if __name__ == "__main__":
