@@ -40,10 +40,13 @@ class OpenWarehouse:
         warehouse = self._warehouse.of_cluster(cluster).at(
             None if as_of is None else moment_ms(as_of, f"as_of={as_of}")
         )
-        given = {name: str(value) for name, value in params.items()}
         try:
-            with asked(warehouse, question, given) as (connection, sql, values):
-                if "rows" not in given and "rows" in values:
+            with asked(warehouse, question, {n: str(v) for n, v in params.items()}) as (
+                connection,
+                sql,
+                values,
+            ):
+                if "rows" not in params and "rows" in values:
                     values["rows"] = MOST
                 return whole_numbers(connection.sql(sql, params=values or None).to_arrow_table())
         except duckdb.Error as error:
@@ -60,6 +63,8 @@ def asked(
     if is_ready:
         chosen = QUESTIONS[question].asked(params)
         question, values = chosen.sql, chosen.values(params)
+    elif params:
+        raise UserError(f"{', '.join(params)}: goes with a ready question (weir query --all)")
     only_select(question, "query")
     with connect_once(warehouse, question, values, calendar=is_ready) as connection:
         yield connection, question, values

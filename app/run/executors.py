@@ -14,6 +14,14 @@ SETTLED_S, PROMISED_S = 5.0, 60.0
 SILENT_S = 20.0
 
 
+def come_by_themselves(spark: SparkSession) -> bool:
+    """Whether a cluster gives executors before there are tasks, as it does without dynamic allocation."""
+    return not (
+        (spark.sparkContext.master or "local").startswith("local")
+        or spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true"
+    )
+
+
 def await_cores(spark: SparkSession, all_of_them: bool, warn: Callable[[str], None]) -> int:
     """Wait for the first executor, or until no more come; the number of cores then."""
     context = spark.sparkContext
@@ -22,7 +30,7 @@ def await_cores(spark: SparkSession, all_of_them: bool, warn: Callable[[str], No
     most = int(context.getConf().get("spark.cores.max") or 0)
     begun = since = time.monotonic()
     found, told = 0, False
-    while not (context.master or "local").startswith("local"):
+    while come_by_themselves(spark):
         now, executors = time.monotonic(), registered.getExecutorMemoryStatus().size() - 1
         if executors != found:
             found, since = executors, now

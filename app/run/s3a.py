@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from app.config.location import Location
 
 S3A = {
+    "AWS_ENDPOINT": "endpoint",
     "AWS_ENDPOINT_URL": "endpoint",
+    "AWS_DEFAULT_REGION": "endpoint.region",
     "AWS_REGION": "endpoint.region",
     "AWS_ACCESS_KEY_ID": "access.key",
     "AWS_SECRET_ACCESS_KEY": "secret.key",

@@ -22,6 +22,7 @@ from app.engine.policy_watch import Origin, PolicyWatch
 from app.errors import UserError
 from app.run import integrity
 from app.run.clock_watch import ClockWatch
+from app.run.executors import come_by_themselves
 from app.run.failures import (
     ArchiveBlocked,
     BeginsLater,
@@ -175,7 +176,7 @@ def _with_spark(
             for note in (*made.notes(), *sources.notes(settings)):
                 progress.say(note)
             settings = settings.model_copy(update=manifest.numbers(settings.location))
-            if not (spark.sparkContext.master or "").startswith("local"):
+            if come_by_themselves(spark):
                 _tell_cores(spark, settings, progress)
             Service(
                 spark, settings, made.queries, available_now, stopping, progress, origin, drain

@@ -26,7 +26,7 @@ SHOWN_ROWS = 200
 COUNTED_ROWS = 1000
 """Rows that are counted beyond the printed ones before the count stops."""
 SHOWN_COLUMNS = 8
-"""ShownColumns of a printed answer to a ready question."""
+"""Columns of a printed answer to a ready question."""
 LEAST_TEXT = 24
 """Least width of a wrapped last column on a terminal."""
 
@@ -104,12 +104,11 @@ def write_table(
 ) -> None:
     """Print aligned columns, numbers to the right, of at most `shown_rows` rows (None: all).
 
-    Numbers are rounded and have the unit of their column, by `units` or by its name; whole numbers
+    Numbers are rounded and have the unit of their column, by `columns` or by its name; whole numbers
     without a unit are as they are. A unit that is the name of a column is that of the row's value
-    there. ShownColumns in which no row has a value are named below. The number of rows follows, with
+    there. Columns in which no row has a value are named below. The number of rows follows, with
     `more`, or the `reason` why there are none. On a terminal a table that is too wide has its last
     column wrapped, or one column per line.
-
     """
     units, first, rest = columns or ShownColumns()
     kept: list[Sequence[Any]] = []

@@ -104,12 +104,10 @@ class AdminPoller(Polling):
                     # it does not prevent the start
                     note = "; ".join(filter(None, [f"{topic}: {error}", note]))
         if problems:
-            where = ", ".join(self._settings.url)
-            known = problems[0].startswith(WHERE)
-            if known:
+            if problems[0].startswith(WHERE):
                 raise UserError(problems[0])
             kind = NotNow if ": status 5" in problems[0] else missing(self._settings.url)
-            raise kind(f"{WHERE}: {where}: {problems[0]}\n{HINT}")
+            raise kind(f"{WHERE}: {', '.join(self._settings.url)}: {problems[0]}\n{HINT}")
         return note
 
     def _poll(self, begun: Begun, report: Report) -> Path | None:

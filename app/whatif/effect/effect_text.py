@@ -125,8 +125,9 @@ def print_all(about: About, found: Effects, most: int = PRINTED) -> None:
     if found.caches:
         say("\ncaches")
         names = list(found.caches[0])
-        cells = [[row[n] for n in names] for row in found.caches]
-        write_table(names, cells, sys.stdout, None, columns=FEW)
+        write_table(
+            names, [[row[n] for n in names] for row in found.caches], sys.stdout, None, columns=FEW
+        )
 
 
 def _print_list(name: str, rows: Sequence[Row], every: int) -> None:

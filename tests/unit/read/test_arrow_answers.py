@@ -52,6 +52,8 @@ def test_what_cannot_be_answered_is_told_as_by_the_command(folder: str, tmp_path
     warehouse = installed.open(folder)
     with pytest.raises(UserError, match="no such parameter"):
         warehouse.query("blame", colour="red")
+    with pytest.raises(UserError, match="rows: goes with a ready question"):
+        warehouse.query("SELECT 1", rows=1)
     with pytest.raises(UserError, match="query: "):
         warehouse.query("SELECT nothing FROM throttle_events")
     with pytest.raises(UserError):

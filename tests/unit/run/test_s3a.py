@@ -30,6 +30,13 @@ def test_another_store(endpoint: str, tls: str) -> None:
     }
 
 
+def test_the_other_names_of_an_option() -> None:
+    options = {"aws_endpoint": "http://h", "AWS_DEFAULT_REGION": "r"}
+    found = confs(Location("s3a://lake/weir", options))
+    assert found["spark.hadoop.fs.s3a.endpoint"] == "http://h"
+    assert found["spark.hadoop.fs.s3a.endpoint.region"] == "r"
+
+
 @pytest.mark.parametrize("uri", ["weir-warehouse", "gs://lake/weir", "abfss://c@a/weir"])
 def test_elsewhere_nothing_is_said(uri: str) -> None:
     assert confs(Location(uri, AMAZONS)) == {}

@@ -87,15 +87,18 @@ def group_findings(
     for place, row in enumerate(losses):
         earlier = f", {row['earlier']:,} of them before it was first seen" if row["earlier"] else ""
         offsets = number_of(row["offsets"], "offset")
-        deleted = f"{offsets} {was(row['offsets'])} deleted before it read them"
-        # one that has read on since needs nothing
-        todo = [_slow(row, deleted, Urgency.LOSS, "group-lost-messages")] if row["lags"] else []
+        todo = _slow(
+            row,
+            f"{offsets} {was(row['offsets'])} deleted before it read them",
+            Urgency.LOSS,
+            "group-lost-messages",
+        )
         text = (
             f"Group {row['group']} of cluster {row['cluster']} lost {offsets} of "
             f"{_named(row['topics'])}"
             + (f": they were deleted before it read them{earlier}." if place < NAMED else ".")
         )
-        result.append(Finding(text, todo))
+        result.append(Finding(text, [todo] if row["lags"] else []))  # else it has read on since
     for row in list(soon)[:NAMED]:
         left_ms = int(row["left_s"] * 1000)
         when = "now" if left_ms <= 0 else f"in {about(left_ms)}"
