@@ -1,4 +1,5 @@
-"""What is below conf for a deployment: linters, schemas, and whether it fits the program."""
+"""What is below conf for a deployment: linters, and whether it fits the program (the chart:
+test_chart.py)."""
 
 from __future__ import annotations
 
@@ -12,38 +13,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
 import pytest
 import yaml
 
-from app.config.settings import load_settings
 from app.setup.launch import line as lines
 
 ROOT = Path(__file__).resolve().parents[3]
 CONF = ROOT / "conf"
-MANIFESTS = sorted((CONF / "kubernetes").glob("*.yaml"))
 UNIT = CONF / "systemd/weir.service"
-KUBERNETES = "1.32"
 
 
 def checked(*words: str | Path, **more: Any) -> str:
     done = subprocess.run(words, capture_output=True, text=True, check=False, **more)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
-
-
-def documents(manifest: Path) -> list[dict[str, Any]]:
-    return list(yaml.safe_load_all(manifest.read_text("utf-8")))
-
-
-def of_kind(manifest: Path, kind: str) -> list[dict[str, Any]]:
-    return [one for one in documents(manifest) if one["kind"] == kind]
-
-
-def pod_of(manifest: Path) -> dict[str, Any]:
-    (deployment,) = of_kind(manifest, "Deployment")
-    spec: dict[str, Any] = deployment["spec"]["template"]["spec"]
-    return spec
 
 
 def test_hadolint_finds_nothing_wrong_with_the_image() -> None:
@@ -115,67 +98,6 @@ def test_the_image_starts_commands_and_the_executors_of_spark(tmp_path: Path) ->
         "--hostname": "executor_pod_ip",
         "--resourceProfileId": "resource_profile_id",
         "--podName": "executor_pod_name",
-    }
-
-
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.stem)
-def test_manifests_have_the_schemas_of_kubernetes(manifest: Path) -> None:
-    for document in documents(manifest):
-        kubernetes_validate.validate(document, KUBERNETES, strict=True)
-
-
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.stem)
-def test_what_a_manifest_names_is_in_it(manifest: Path) -> None:
-    there = {(one["kind"], one["metadata"]["name"]) for one in documents(manifest)}
-    pod = pod_of(manifest)
-    (container,) = pod["containers"]
-    for volume in pod["volumes"]:
-        if "configMap" in volume:
-            assert ("ConfigMap", volume["configMap"]["name"]) in there
-        else:
-            assert ("PersistentVolumeClaim", volume["persistentVolumeClaim"]["claimName"]) in there
-    assert "serviceAccountName" not in pod or ("ServiceAccount", pod["serviceAccountName"]) in there
-    ports = {port["name"]: port["containerPort"] for port in container["ports"]}
-    labels = of_kind(manifest, "Deployment")[0]["spec"]["template"]["metadata"]["labels"]
-    for service in of_kind(manifest, "Service"):
-        assert service["spec"]["selector"] == labels
-        for port in service["spec"]["ports"]:
-            assert ports[port["name"]] == port["port"]
-    for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
-        assert container[probe]["httpGet"]["port"] in ports
-
-
-@pytest.mark.parametrize("manifest", MANIFESTS, ids=lambda path: path.stem)
-def test_the_pod_runs_a_command_with_a_configuration_that_is_valid(
-    manifest: Path, tmp_path: Path
-) -> None:
-    pod = pod_of(manifest)
-    (container,) = pod["containers"]
-    line = lines.read(container["args"])
-    assert (line.command, line.option("--config")) == ("run", "/etc/weir/weir.yaml")
-    assert line.words[:1] == ["run"]  # what is for spark-submit has gone there
-    (config,) = of_kind(manifest, "ConfigMap")
-    (tmp_path / "weir.yaml").write_text(config["data"]["weir.yaml"], encoding="utf-8")
-    settings = load_settings(tmp_path / "weir.yaml", reads=True)
-    mounts = [mount["mountPath"] for mount in container["volumeMounts"]]
-    assert settings.warehouse.startswith(tuple(f"{mount}/" for mount in mounts))
-    assert settings.metrics is not None
-    (port,) = (port["containerPort"] for port in container["ports"] if port["name"] == "metrics")
-    assert settings.metrics.listen == f"0.0.0.0:{port}"
-
-
-def test_executors_find_their_driver() -> None:
-    manifest = CONF / "kubernetes/executors.yaml"
-    (container,) = pod_of(manifest)["containers"]
-    confs = lines.read(container["args"]).confs
-    service, namespace, _ = confs["spark.driver.host"].split(".")
-    assert namespace == confs["spark.kubernetes.namespace"]
-    assert confs["spark.kubernetes.container.image"] == container["image"]
-    (found,) = [one for one in of_kind(manifest, "Service") if one["metadata"]["name"] == service]
-    assert found["spec"]["clusterIP"] == "None"
-    assert {str(port["port"]) for port in found["spec"]["ports"]} == {
-        confs["spark.driver.port"],
-        confs["spark.driver.blockManager.port"],
     }
 
 
