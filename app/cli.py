@@ -15,7 +15,7 @@ import typer
 from typer import Argument, Option, Typer
 
 from app import __version__
-from app.errors import CheckFound, UserError, reason, refusal
+from app.errors import CheckFound, UserError, not_installed, reason, refusal
 from app.run.jvm_watch import ending_with_jvm
 from app.terminal import log
 from app.terminal.interrupt import Terminated, stoppable
@@ -253,11 +253,8 @@ def run(
     from app.engine.policy_watch import Origin
     from app.run.service import run as run_service
 
-    origin = (
-        None
-        if config is None
-        else Origin(config, partial(_settings, config, warehouse, reads=True))
-    )
+    again = partial(_settings, config, warehouse, reads=True)
+    origin = Origin(config, again) if config else None
     return run_service(settings, available_now, names, log_format, origin, drain)
 
 
@@ -406,10 +403,7 @@ def query(
     if every or sql is None:
         from app.read.relations import Warehouse as Tables
 
-        there = Tables.of(_settings(config, warehouse).location)
-        return list_questions(output, every, there)
-    timeout_ms = None if timeout is None else _duration(timeout, "--timeout")
-    memory_bytes = None if memory is None else _memory(memory)
+        return list_questions(output, every, Tables.of(_settings(config, warehouse).location))
     as_of_ms, settings = _moment(as_of, "--as-of"), _settings(config, warehouse)
     named = {"by": by, "since": since, "until": until}
     params = [*(param or []), *(f"{name}={text}" for name, text in named.items() if text)]
@@ -421,7 +415,11 @@ def query(
         output,
         as_of_ms,
         params,
-        AnswerLimits(timeout_ms, memory_bytes, wide),
+        AnswerLimits(
+            None if timeout is None else _duration(timeout, "--timeout"),
+            None if memory is None else _memory(memory),
+            wide,
+        ),
         rows,
         cluster,
     )
@@ -548,8 +546,13 @@ def forget(
         "connection": connection,
         "topic": topic,
     }
-    given = {kind: texts for kind, texts in names.items() if texts}
-    return run_forget(_settings(config, warehouse), given, dry_run, now, as_json)
+    return run_forget(
+        _settings(config, warehouse),
+        {kind: texts for kind, texts in names.items() if texts},
+        dry_run,
+        now,
+        as_json,
+    )
 
 
 @app.command("bakeoff")
@@ -576,8 +579,9 @@ def bakeoff(
 ) -> int:
     """Compare the hit ratios of the cache eviction policies at several sizes, on a trace."""
     keep = trace is None or config is not None or warehouse is not None
-    settings = _settings(config, warehouse)
-    return _answer_of("bakeoff")(settings, trace, policies, sizes, vary or [], keep, as_json)
+    return _answer_of("bakeoff")(
+        _settings(config, warehouse), trace, policies, sizes, vary or [], keep, as_json
+    )
 
 
 @app.command()
@@ -622,19 +626,17 @@ def replay(
     from app.whatif.replay.replay_request import ReplayRequest, jobs_of, replaced_by, settings_of
 
     settings = settings_of(config, warehouse, policy or [], param or [])
-    choice = Choice(
-        tuple(clusters or ()),
-        tuple(tenants or ()),
-        tuple(topics or ()),
-        replaced_by(settings) if policy else {},
-    )
-    warm_up_ms = 0 if warm_up is None else _duration(warm_up, "--warm-up")
     asked = ReplayRequest(
         out,
         jobs_of(settings, jobs),
         _span(start, end),
-        warm_up_ms,
-        choice,
+        0 if warm_up is None else _duration(warm_up, "--warm-up"),
+        Choice(
+            tuple(clusters or ()),
+            tuple(tenants or ()),
+            tuple(topics or ()),
+            replaced_by(settings) if policy else {},
+        ),
         after,
         slice_records,
         verify,
@@ -1043,8 +1045,12 @@ def alerts_watch(
     """Evaluate the rules repeatedly, until SIGTERM or Ctrl-C."""
     from app.show.alerts import watch
 
-    interval_ms = None if interval is None else _duration(interval, "--interval")
-    return watch(_settings(config, warehouse), interval_ms, as_json, rule or [])
+    return watch(
+        _settings(config, warehouse),
+        None if interval is None else _duration(interval, "--interval"),
+        as_json,
+        rule or [],
+    )
 
 
 def moment(text: str, option: str = "--at") -> int:
@@ -1125,6 +1131,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _say(str(found), 1, debug)
     except UserError as error:
         return _say(f"weir: {error}", error.exit_code, debug)
+    except ModuleNotFoundError as error:
+        return _say(f"weir: {not_installed(str(error.name))}", 2, debug)
     except BrokenPipeError:
         # The reader (`| head`) has closed the pipe; nothing may be written at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

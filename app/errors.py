@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shlex
+import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 
@@ -40,6 +42,20 @@ class LastingError(UserError):
 
 class CheckFound(Exception):
     """A check found what it looks for (an alert fires, an audit failed): exit code 1."""
+
+
+def not_installed(package: str) -> str:
+    """What a user is told of a package that this installation lacks, as an image for polls lacks some:
+    the second line installs all of them."""
+    from importlib import metadata
+
+    wanted = [each for weir in metadata.distributions(name="weir") for each in weir.requires or ()]
+    names = {each: re.split(r"[^\w.-]", each)[0] for each in wanted}
+    lacking = [each for each in wanted if not any(metadata.distributions(name=names[each]))]
+    return (
+        f"{package} is not installed\n"
+        f"{sys.executable} -m pip install {shlex.join(lacking or [package])}"
+    )
 
 
 MOST_OF_REASON = 300

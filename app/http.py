@@ -43,11 +43,12 @@ class NoAnswer(Exception):
 def connections(proxy: Address | None = None, **options: Any) -> urllib3.PoolManager:
     """Connections that are used again, also by several threads; `options` are PoolManager's."""
     login = None if proxy is None else unquote(proxy.login or "") or None
-    headers = urllib3.make_headers(proxy_basic_auth=login)
     pools = (
         urllib3.PoolManager(num_pools=64, **options)
         if proxy is None
-        else urllib3.ProxyManager(proxy.origin.url, proxy_headers=headers, **options)
+        else urllib3.ProxyManager(
+            proxy.origin.url, proxy_headers=urllib3.make_headers(proxy_basic_auth=login), **options
+        )
     )
     pools.pool_classes_by_scheme = _POOLS
     return pools
@@ -148,8 +149,7 @@ def _why(error: BaseException, seconds: float) -> str:
 
 def _root(error: BaseException) -> BaseException:
     """What urllib3's errors wrap, as a cause or as an argument."""
-    inner = [error.__cause__, *error.args]
-    found = [one for one in inner if isinstance(one, BaseException)]
+    found = [one for one in (error.__cause__, *error.args) if isinstance(one, BaseException)]
     return _root(found[0]) if found and isinstance(error, HTTPError) else error
 
 

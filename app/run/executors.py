@@ -34,13 +34,12 @@ def await_cores(spark: SparkSession, all_of_them: bool, warn: Callable[[str], No
         now, executors = time.monotonic(), registered.getExecutorMemoryStatus().size() - 1
         if executors != found:
             found, since = executors, now
-        enough = found and (
+        if found and (
             not all_of_them
             or found >= wanted > 0
             or context.defaultParallelism >= most > 0
             or now - since >= (PROMISED_S if wanted else SETTLED_S)
-        )
-        if enough:
+        ):
             break
         if not found and not told and now - begun >= SILENT_S:
             warn(

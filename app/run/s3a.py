@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from app.config.location import Location
@@ -24,6 +25,11 @@ def confs(warehouse: Location) -> Mapping[str, str]:
         return {}
     options = {name.upper(): value for name, value in warehouse.storage().items()}
     found = {setting: options[name] for name, setting in S3A.items() if name in options}
+    if "AWS_WEB_IDENTITY_TOKEN_FILE" in os.environ and "access.key" not in found:
+        # The role of a service account of Kubernetes: Hadoop's own list leaves it out.
+        found["aws.credentials.provider"] = (
+            "software.amazon.awssdk.auth.credentials.WebIdentityTokenFileCredentialsProvider"
+        )
     if "endpoint" in found:
         # As other stores than Amazon's have their buckets, and delta-rs addresses them.
         found |= {

@@ -122,8 +122,9 @@ def work(
                 "start again"
             )
         # Errors before this line go to the caller without a log line; the log begins here.
-        pause_s = OF_POLLS_S if settings.streamed is None else None
-        progress = Progress(log_format=log_format, pause_s=pause_s)
+        progress = Progress(
+            log_format=log_format, pause_s=OF_POLLS_S if settings.streamed is None else None
+        )
         stopped = _with_spark(settings, made, available_now, progress, interactive, origin, drain)
     log.end()
     return stopped
@@ -157,8 +158,9 @@ def _with_spark(
             for query in made.touched:
                 writer = ArchiveWriter if query == ARCHIVE else GatheringWriter
                 try:
-                    history_ms = settings.maintenance.history_ms
-                    gathering.commit_left(settings.location, query, history_ms, writer)
+                    gathering.commit_left(
+                        settings.location, query, settings.maintenance.history_ms, writer
+                    )
                 except ArchiveUnwritable as error:
                     progress.warn(f"archive: its files wait for another commit ({error})")
             assignment.apply(settings.location, made)

@@ -123,8 +123,7 @@ def build_session(
     cores = await_cores(
         spark, settings.partitions is None, warn or partial(say, file=sys.stderr, flush=True)
     )
-    partitions = settings.partitions or cores
-    spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+    spark.conf.set("spark.sql.shuffle.partitions", str(settings.partitions or cores))
     if spark.conf.get("spark.python.daemon.module", None) == DAEMON:
         threading.Thread(target=_start_daemon, args=(spark,), name=OF_DAEMON).start()
     return spark

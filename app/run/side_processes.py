@@ -17,9 +17,10 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from app.errors import UserError, reason
+from app.errors import UserError, not_installed, reason
 from app.tables.reach import by_delta_rs
 from app.terminal.printable import say
 from app.threads import working
@@ -52,6 +53,8 @@ class RepeatedWork:
     """What is said of a warehouse that only Spark reaches; None: it works there as well."""
     aligned: bool = False
     """Rounds begin at multiples of the interval since the epoch."""
+    package: str | None = None
+    """What it needs that an image for polls does not have."""
 
 
 def _audit(settings: Settings) -> list[str]:
@@ -100,7 +103,9 @@ def _reconcile(settings: Settings) -> list[str]:
 
 
 ROUNDS = {
-    "quality": RepeatedWork(lambda settings: settings.quality.interval_ms, _audit),
+    "quality": RepeatedWork(
+        lambda settings: settings.quality.interval_ms, _audit, package="great_expectations"
+    ),
     "maintenance": RepeatedWork(
         lambda settings: settings.maintenance.interval_ms,
         _maintain,
@@ -144,8 +149,11 @@ def repeating(name: str, settings: Settings, log: Log) -> Iterator[None]:
     if interval_ms is None:
         yield
         return
-    if each.unreached is not None and not by_delta_rs(settings.warehouse):
-        log(f"{name}: {each.unreached}")
+    unable = None if by_delta_rs(settings.warehouse) else each.unreached
+    if each.package and find_spec(each.package) is None:
+        unable = f"none is made: {not_installed(each.package)}".replace("\n", "; ")
+    if unable is not None:
+        log(f"{name}: {unable}")
         yield
         return
 
@@ -191,10 +199,9 @@ def one_round(name: str, settings: str, stop: threading.Event) -> str:
 
 
 def _started(name: str, stdout: int | None = None) -> subprocess.Popen[bytes]:
-    path = os.pathsep.join(filter(None, sys.path))
     return subprocess.Popen(
         [sys.executable, "-m", __name__, name],
-        env={**os.environ, "PYTHONPATH": path},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         stdin=subprocess.PIPE,
         stdout=stdout,
         stderr=subprocess.PIPE,

@@ -79,8 +79,9 @@ class SourceWatch:
         silent = self._silence and self._gone_s is None and not self._silent
         if silent and now_s - self._quiet_s >= SILENT_AFTER_S:
             self._silent = True
-            silent_s = now_s - self._read_s
-            self._say(f"source: no records for {silent_s:.0f} s; the run waits for them")
+            self._say(
+                f"source: no records for {now_s - self._read_s:.0f} s; the run waits for them"
+            )
 
     def _ask(self, now_s: float) -> None:
         """Check the source on a separate thread: an answer may take the whole time-out."""

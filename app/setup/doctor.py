@@ -41,7 +41,6 @@ PACKAGES = (
     "numpy",
     "numba",
     "pandas",
-    "pulsar-client",
 )
 
 

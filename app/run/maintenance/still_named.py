@@ -51,8 +51,10 @@ def still_named(
 
 
 def _history(history_ms: int) -> str:
-    kept = f"{history_ms // MINUTE_MS} min"
-    return f"history of the tables (--as-of): until maintain removes it, in {kept} or later"
+    return (
+        "history of the tables (--as-of): until maintain removes it, in"
+        f" {history_ms // MINUTE_MS} min or later"
+    )
 
 
 def _searched(warehouse: Location, names: Sequence[Name], unread: list[str]) -> Iterator[str]:
@@ -91,10 +93,9 @@ def _holds(path: Path, names: Sequence[Name]) -> bool:
 
 def _not_searched(warehouse: Location, idle_state_ms: int) -> Iterator[str]:
     """States and rows whose bytes are not searched."""
-    idle = f"{idle_state_ms // MINUTE_MS} min"
     yield (
-        f"state of the queries (_weir/checkpoints): until {idle} of event time after"
-        " the last record of the name; rows that they write until then have it"
+        f"state of the queries (_weir/checkpoints): until {idle_state_ms // MINUTE_MS} min of event"
+        " time after the last record of the name; rows that they write until then have it"
     )
     yield (
         "rows that wait for a common commit (_weir/checkpoints): until the run, or its next start,"

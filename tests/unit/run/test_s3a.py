@@ -37,6 +37,17 @@ def test_the_other_names_of_an_option() -> None:
     assert found["spark.hadoop.fs.s3a.endpoint.region"] == "r"
 
 
+def test_the_role_of_a_service_account_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/secrets/token")
+    assert confs(Location("s3a://lake/weir", {"AWS_REGION": "r"})) == {
+        "spark.hadoop.fs.s3a.endpoint.region": "r",
+        "spark.hadoop.fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials."
+        "WebIdentityTokenFileCredentialsProvider",
+    }
+    # Keys that are configured take precedence, as they do for delta-rs.
+    assert "provider" not in repr(confs(Location("s3a://lake/weir", AMAZONS)))
+
+
 @pytest.mark.parametrize("uri", ["weir-warehouse", "gs://lake/weir", "abfss://c@a/weir"])
 def test_elsewhere_nothing_is_said(uri: str) -> None:
     assert confs(Location(uri, AMAZONS)) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from threading import Event
 from typing import Any
@@ -55,6 +56,18 @@ def test_where_only_spark_reaches_the_warehouse_that_is_said(
     with repeating(name, make_settings(warehouse="hdfs://h/w", **of(name, 1)), reported.append):
         pass
     assert reported == [f"{name}: {ROUNDS[name].unreached}"]
+
+
+@pytest.mark.parametrize("name", [name for name, each in ROUNDS.items() if each.package])
+def test_where_its_package_is_left_out_that_is_said(
+    make_settings: Make, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    reported: list[str] = []
+    monkeypatch.setitem(sys.modules, ROUNDS[name].package, None)
+    with repeating(name, make_settings(**of(name, 1)), reported.append):
+        pass
+    (line,) = reported
+    assert line.startswith(f"{name}: none is made: {ROUNDS[name].package} is not installed")
 
 
 def test_a_problem_that_stays_is_reported_once(
