@@ -30,6 +30,12 @@ def await_cores(spark: SparkSession, all_of_them: bool, warn: Callable[[str], No
     most = int(context.getConf().get("spark.cores.max") or 0)
     begun = since = time.monotonic()
     found, told = 0, False
+    if all_of_them and spark.conf.get("spark.dynamicAllocation.enabled", "false") == "true":
+        warn(
+            "dynamic allocation gives no executors before there are tasks: a warehouse that begins"
+            f" now has {context.defaultParallelism} partitions for its life; set partitions to the"
+            " cores that the run may have, or spark.dynamicAllocation.enabled=false"
+        )
     while come_by_themselves(spark):
         now, executors = time.monotonic(), registered.getExecutorMemoryStatus().size() - 1
         if executors != found:

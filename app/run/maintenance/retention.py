@@ -111,8 +111,7 @@ class _Cut:
         self._opened = opened
         self._rewriter = Rewriter(opened, maintenance.memory_bytes)
         self._before_ms = before_ms
-        clock = clock_of(opened.table)
-        conditions = [f'coalesce("{clock}", $written_ms) < {before_ms}']
+        conditions = [f'coalesce("{clock_of(opened.table)}", $written_ms) < {before_ms}']
         self._params: dict[str, Any] = {}
         if rule.tenant is not None:
             conditions.append(

@@ -156,8 +156,9 @@ class Rewriter:
             schemas = [ds.dataset(p, filesystem=system, format="parquet").schema for p in paths]
             stored = {name for schema in schemas for name in schema.names}
             schema = pa.schema([field for field in self._schema if field.name in stored])
-            dataset = ds.dataset(paths, schema, format="parquet", filesystem=system)
-            connection.register("_files", dataset)
+            connection.register(
+                "_files", ds.dataset(paths, schema, format="parquet", filesystem=system)
+            )
             connection.execute("CREATE TEMP VIEW files AS SELECT * FROM _files")
         else:
             names = ", ".join(literal(f"{root}/{path}") for path in paths)

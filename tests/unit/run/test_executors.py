@@ -30,6 +30,16 @@ def test_where_none_register_by_themselves_nobody_waits(master: str, conf: dict[
     assert await_cores(session(master, [], 2, **conf), True, lambda _: None) == 2
 
 
+def test_a_new_warehouse_under_dynamic_allocation_is_told_of_its_partitions() -> None:
+    said: list[str] = []
+    spark = session("yarn", [], 2, dynamicAllocation_enabled="true")
+    assert await_cores(spark, False, said.append) == 2  # it has a number, or is configured
+    assert said == []
+    assert await_cores(spark, True, said.append) == 2
+    (line,) = said
+    assert "2 partitions for its life; set partitions" in line
+
+
 def test_all_that_are_configured_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     spark = session("k8s://x", [0, 1, 1, 2, 3], 6, executor_instances="3")
     assert await_cores(spark, True, lambda _: None) == 6
