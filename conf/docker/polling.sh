@@ -7,7 +7,7 @@ packages=$environment/lib/python3.11/site-packages
 
 # Audits, charts, reports and Pulsar's client, and what no other package needs.
 "$environment/bin/pip" uninstall --quiet --yes \
-  altair attrs certifi cffi charset-normalizer colorama cryptography great-expectations idna jinja2 \
+  altair attrs certifi cffi charset-normalizer cryptography great-expectations idna jinja2 \
   jsonschema jsonschema-specifications markupsafe marshmallow mistune narwhals packaging pulsar-client \
   pycparser pyparsing referencing requests rpds-py ruamel-yaml scipy setuptools tqdm tzlocal \
   vl-convert-python
@@ -23,4 +23,7 @@ zip --quiet --delete rocksdbjni-*.jar '*musl*' '*linux32*' '*osx*' '*ppc64le*' '
 cd "$packages"
 strip --strip-unneeded llvmlite/binding/libllvmlite.so
 rm -rf {numba,numpy,pandas,pyarrow,pyspark}/{,*/,*/*/}tests pyspark/{examples,pandas,ml,mllib,testing}
-rm -rf pyarrow/include pyarrow/{lib,_,}*{flight,substrait}*.so*
+rm -rf pyarrow/include pyarrow/*flight*.so*
+
+# What is left must be whole.
+"$environment/bin/python" -c 'import deltalake, duckdb, numba, pandas, pyarrow.compute, pyarrow.dataset, pyarrow.fs, pyarrow.parquet, pyspark.sql'

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 
 from tests.support.servers import ivy
@@ -21,7 +22,7 @@ jclouds.provider=filesystem-nio2
 jclouds.filesystem.basedir={data}
 """
 MAIN = "org.gaul.s3proxy.Main"
-HADOOP, SDK = "3.4.1", "2.25.17"
+ROOT = Path(__file__).resolve().parents[3]
 BUCKET, KEY, SECRET = "lake", "weir", "hush-of-the-store"
 
 
@@ -68,15 +69,8 @@ class S3:
 
 
 def connector() -> str:
-    """The jars with which Spark reaches a store, as docs/operations.md names them, for --jars."""
-    modules = "".join(
-        f'<dependency org="software.amazon.awssdk" name="{name}" rev="{SDK}"'
-        ' conf="default->master,compile,runtime"/>\n'
-        for name in ("s3", "sts", "apache-client", "s3-transfer-manager")
-    )
-    hadoop = (
-        f'<dependency org="org.apache.hadoop" name="hadoop-aws" rev="{HADOOP}" transitive="false"'
-        ' conf="default->master"/>\n'
-    )
-    folder = ivy.jars(f"hadoop-aws-{HADOOP}-{SDK}", hadoop + modules)
+    """The jars with which Spark reaches a store, those of the image, for --jars."""
+    module = (ROOT / "conf/docker/s3a.ivy.xml").read_text()
+    inside = module.partition("<dependencies>")[2].partition("</dependencies>")[0]
+    folder = ivy.jars(f"s3a-{hashlib.sha256(inside.encode()).hexdigest()[:16]}", inside)
     return ",".join(str(path) for path in sorted(folder.glob("*.jar")))
