@@ -61,7 +61,7 @@ class Kubernetes:
 
     def add(self, kind: str, document: Document) -> Document:
         """Create an object; a pod runs at once."""
-        made = json.loads(json.dumps(document))
+        made: Document = json.loads(json.dumps(document))
         name = made["metadata"]["name"]
         made |= {"kind": KINDS[kind], "apiVersion": "v1"}
         made["metadata"] |= {"uid": str(uuid.uuid4()), "resourceVersion": "1"}

@@ -299,6 +299,13 @@ def test_values_reach_what_they_are_for() -> None:
     )["volumes"]
 
 
+def test_a_configuration_stays_as_it_is() -> None:
+    given = {"a": 536870912, "b": "{{ owner }} ${env:NAME}", "c": [1.5, None, True, "0x1f"]}
+    documents = rendered(None, "weir", "--set-json", f"config.given={json.dumps(given)}")
+    (config,) = of_kind(documents, "ConfigMap")
+    assert yaml.safe_load(config["data"]["weir.yaml"])["given"] == given
+
+
 def test_another_configuration_is_another_pod() -> None:
     def mark(*more: str) -> str:
         (deployment,) = of_kind(rendered(None, "weir", *more), "Deployment")
