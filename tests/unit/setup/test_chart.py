@@ -14,6 +14,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
+from app import __version__
 from app.config.settings import load_settings
 from app.setup.launch import line as lines
 from app.setup.launch.home import Home
@@ -277,6 +278,15 @@ def test_every_value_has_a_default_and_a_schema() -> None:
 
     schema = json.loads((CHART / "values.schema.json").read_text())
     keys(yaml.safe_load((CHART / "values.yaml").read_text()), schema)
+
+
+def test_its_image_is_that_of_the_release() -> None:
+    chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    assert chart["version"] == chart["appVersion"] == __version__
+    (container,) = pod_of(rendered())["containers"]
+    assert container["image"] == f"weir:{__version__}"
+    own = rendered(None, "weir", "--set", "image.repository=r.example/weir,image.tag=polls")
+    assert pod_of(own)["containers"][0]["image"] == "r.example/weir:polls"
 
 
 def test_values_reach_what_they_are_for() -> None:
