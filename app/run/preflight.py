@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.engine import assignment
-from app.run import integrity
+from app.run import continuing, integrity
 from app.tables import formats, inventory, manifest, run_lock, writable
 
 if TYPE_CHECKING:
@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from app.engine.assignment import QueryPlan
 
 
-def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> QueryPlan:
+def refuse(
+    settings: Settings, jobs: Sequence[str] | None = None, archive: str | None = None
+) -> QueryPlan:
     """The queries of the run, restricted to `jobs` if given. UserError for a problem that prevents
-    the run.
+    the run, or its beginning with the `archive` of another warehouse.
 
     Local checks come first, then sources and sinks are contacted within their time-outs.
     """
@@ -28,6 +30,8 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> QueryPlan:
     writable.require(settings.location)
     run_lock.refuse(settings.warehouse, made.touched)
     integrity.check(settings, made.own)
+    if archive is not None:
+        continuing.check(settings, archive)
 
     from app import sources
     from app.engine import throttle_publisher

@@ -255,6 +255,20 @@ def _is_new(file: PollFile, positions: dict[str, tuple[int, int]]) -> bool:
     return file.at_ms > at_ms or file.seq > seq
 
 
+def read_of(folder: Path, names: Iterable[str], end: Document) -> set[str]:
+    """Of the names in a feed's folder, those of files that a query has read at an offset."""
+    found = ((name, _NAME.fullmatch(name)) for name in names)
+    positions = {name: tuple(read) for name, read in end.get(POSITIONS, {}).items()}
+    return {
+        name
+        for name, number in found
+        if number
+        and not _is_new(
+            PollFile(int(number[1]), int(number[2]), str(folder / name), 0, 0), positions
+        )
+    }
+
+
 def _within(files: Sequence[PollFile], most: int | None) -> list[PollFile]:
     """The first files, one at least, that have no more than so many bytes."""
     taken: list[PollFile] = []

@@ -26,6 +26,8 @@ from app.tables.json_documents import Document
 from app.tables.small_files import Damaged, local_path, names, path_in, read_text, write_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from app.config.location import Location
 
 FOLDER = "_weir/checkpoints"
@@ -34,8 +36,18 @@ COMMITTED = "weir-committed.json"
 POLICIES = "weir-policies.json"
 COPYING = ".copying"
 PARTITIONS = "spark.sql.shuffle.partitions"
-OF_DELTA = "reservoirId"
-"""Key of the offsets of a Delta table."""
+MARKS = {
+    "delta": "reservoirId",
+    "files": "logOffset",
+    "kafka_logs": "logOffset",
+    "pulsar": "positions",
+    "pulsar_admin": "logOffset",
+    "pulsar_messages": "positions",
+    "archive": "archived_ms",
+}
+"""A key of the offsets of a source by its format; those of Kafka have topics as keys, each with its
+partitions.
+"""
 NO_OFFSET = "-"
 """A source of which a batch has read nothing, in Spark's plan of it."""
 POLLS, POLL_FILES = "polls", "files"
@@ -115,8 +127,7 @@ def location(warehouse: Location, query: str) -> str:
 
 def carrier(warehouse: Location, query: str) -> str:
     """The query whose batches a query has: that which carries the archive, otherwise itself."""
-    there = manifest.load(warehouse) if query == ARCHIVE else None
-    queries = (there.queries or {}) if there else {}
+    queries = (manifest.of_any_layout(warehouse).queries or {}) if query == ARCHIVE else {}
     return next((name for name, jobs in queries.items() if ARCHIVE in jobs), query)
 
 
@@ -218,34 +229,73 @@ def poll_offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
 
 def fit_sources(warehouse: Location, query: str, streamed: str | None, polled: bool) -> None:
     """Let a query that has begun continue with or without a streamed source (its format), or polls
-    beside it: Spark wants a line for each in its plans. A Delta table, or another source after one,
-    begins anew. UserError if the query's last batch has not ended.
+    beside it: Spark wants a line for each in its plans. UserError for a source of another kind, or if
+    the query's last batch has not ended.
     """
-    last = last_planned(warehouse, query)
-    if last < 0:
-        return
-    folder = f"{logs(warehouse, query)}/offsets"
-
-    def fitted(lines: list[str]) -> list[str]:
-        polls_alone = POLLS in _offset(lines[0])
-        stream, polls = ([NO_OFFSET, *lines] if polls_alone else [*lines, NO_OFFSET])[:2]
-        if (OF_DELTA in _offset(stream)) != (streamed == "delta"):
-            stream = NO_OFFSET
-        return [line for line, wanted in ((stream, streamed), (polls, polled)) if wanted]
-
-    before = lines_of(read_text(warehouse, f"{folder}/{last}") or "")[2:]
-    if not before or fitted(before) == before:
+    before = ends(warehouse, query)
+    if not before or fitted(before, streamed, polled) == before:
         return
     if not settled(warehouse, query):
         raise UserError(
             f"source: its feeds have changed, and the last batch of {query} has not ended\n"
             "start once with the source as it was and --available-now, then change it"
         )
-    for name in names(warehouse, folder):
-        if is_digits(name):
-            lines = lines_of(read_text(warehouse, f"{folder}/{name}") or "")
-            text = "\n".join([*lines[:2], *fitted(lines[2:])])
-            _replace(warehouse, f"{folder}/{name}", text)
+    put_ends(warehouse, query, lambda lines: fitted(lines, streamed, polled))
+
+
+def ends(warehouse: Location, query: str) -> list[str]:
+    """The end of the last planned batch in each source, as Spark records it; empty before it."""
+    text = read_text(
+        warehouse, f"{logs(warehouse, query)}/offsets/{last_planned(warehouse, query)}"
+    )
+    return lines_of(text or "")[2:]
+
+
+def fitted(lines: Sequence[str], streamed: str | None, polled: bool) -> list[str]:
+    """Ends in sources, with a line for the streamed source and for polls where there are such.
+    UserError for a streamed source of another kind than was read.
+    """
+    polls_alone = POLLS in _offset(lines[0])
+    stream, polls = ([NO_OFFSET, *lines] if polls_alone else [*lines, NO_OFFSET])[:2]
+    if streamed is not None and stream != NO_OFFSET and _mark(stream) != MARKS.get(streamed):
+        read = ", ".join(name for name, mark in MARKS.items() if mark == _mark(stream)) or "kafka"
+        raise UserError(
+            f"source.format: {streamed} cannot go on where another source ({read}) has been read\n"
+            "put source back as it was; another source fills another warehouse"
+        )
+    return [line for line, wanted in ((stream, streamed), (polls, polled)) if wanted]
+
+
+def _mark(line: str) -> str | None:
+    """The key of MARKS that an end has; None for one of Kafka."""
+    found = _offset(line)
+    of_topics = all(isinstance(value, dict) for value in found.values())
+    return None if of_topics else next((m for m in MARKS.values() if m in found), None)
+
+
+def put_ends(
+    warehouse: Location,
+    query: str,
+    changed: Callable[[list[str]], list[str]],
+    *,
+    anew: bool = False,
+) -> None:
+    """Change the ends of the planned batches, of which the last one has ended. With `anew` none of
+    them counts as having reached what its source had.
+    """
+    of_logs = carrier(warehouse, query)
+    for name in (query, ARCHIVE):  # the plan of the last batch will be another one
+        if carrier(warehouse, name) == of_logs:
+            kept = committed(warehouse, name)
+            if kept.settled is not None:
+                record(warehouse, name, replace(kept, settled=None))
+    folder = f"{logs(warehouse, query)}/offsets"
+    # The last one last: what a kill leaves unchanged is seen there.
+    for batch in sorted(map(int, filter(is_digits, names(warehouse, folder)))):
+        version, about, *lines = lines_of(read_text(warehouse, f"{folder}/{batch}") or "")
+        if anew:
+            about = json.dumps({**json.loads(about), "batchTimestampMs": 0})
+        _replace(warehouse, f"{folder}/{batch}", "\n".join([version, about, *changed(lines)]))
 
 
 def _replace(warehouse: Location, file: str, text: str) -> None:

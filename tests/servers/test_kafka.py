@@ -65,7 +65,7 @@ def produce(kafka: Kafka, topic: str, records: Lines) -> None:
     kafka.produce_to(topic, ((broker % PARTITIONS, line) for broker, line in records))
 
 
-def offsets(kafka: Kafka, topic: str) -> list[tuple[str, int]]:
+def offsets(kafka: Kafka, topic: str, partitions: int = PARTITIONS) -> list[tuple[str, int]]:
     """Identity of every record that the topic holds."""
     from confluent_kafka import Consumer, TopicPartition
 
@@ -73,7 +73,7 @@ def offsets(kafka: Kafka, topic: str) -> list[tuple[str, int]]:
     try:
         ends = [
             consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=PATIENCE_S)[1]
-            for p in range(PARTITIONS)
+            for p in range(partitions)
         ]
     finally:
         consumer.close()

@@ -1,0 +1,76 @@
+"""Plans the batches of an archive, in a process of Spark that stays beside the query.
+
+It imports little: neither pyarrow nor the compiled cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+Document = dict[str, Any]
+"""An offset."""
+UPTO, MORE = "archived_ms", "more"
+"""Keys of an offset: the end of a slice, and whether there is a further one."""
+
+
+class Piece(NamedTuple):
+    """A file of the archive, and the times at which its records were read (ms)."""
+
+    path: str
+    bytes: int
+    rows: int
+    least: int
+    most: int
+
+
+class SomeFiles(InputPartition):
+    """Files that a task reads a slice of."""
+
+    def __init__(self, value: list[tuple[str, int, int, int]]) -> None:
+        super().__init__(value)
+
+
+class SliceReader(DataSourceStreamReader):
+    """Plans the batches of one query."""
+
+    def __init__(
+        self, pieces: Sequence[Piece], ends: Sequence[int], tasks: int, upto_ms: int | None
+    ) -> None:
+        """`upto_ms` is the end of the last planned batch."""
+        self._pieces, self._ends, self._tasks = pieces, ends, tasks
+        self._first_ms = min(piece.least for piece in pieces) - 1
+        self._upto_ms = self._first_ms if upto_ms is None else upto_ms
+
+    def initialOffset(self) -> Document:  # noqa: N802
+        """The start of the first batch."""
+        return {UPTO: self._first_ms, MORE: True}
+
+    def latestOffset(self) -> Document:  # noqa: N802
+        """The end of the next batch."""
+        upto = next((end for end in self._ends if end > self._upto_ms), self._upto_ms)
+        return {UPTO: upto, MORE: upto < self._ends[-1]}
+
+    def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
+        """The files of a slice, for a few tasks."""
+        after, self._upto_ms = start[UPTO], end[UPTO]
+        found = sorted(
+            (piece for piece in self._pieces if piece.most > after and piece.least <= end[UPTO]),
+            key=lambda piece: -piece.bytes,
+        )
+        rows = [
+            (piece.path, after, end[UPTO], piece.bytes // max(piece.rows, 1)) for piece in found
+        ]
+        return [SomeFiles(rows[n :: self._tasks]) for n in range(min(self._tasks, len(rows)))]
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """Files as rows."""
+        return iter(partition.value)
+
+    def commit(self, end: Document) -> None:
+        """Nothing is kept."""
+
+    def stop(self) -> None:
+        """Nothing is open."""
