@@ -91,7 +91,9 @@ def filling(settings: Settings) -> Settings | None:
     kept = succession.predecessor(settings.location)
     if kept is None or kept.is_read:
         return None
-    feed = settings.feeds[0].model_copy(update={"format": "archive", "path": kept.uri})
+    feed = settings.feeds[0].model_copy(
+        update={"format": "archive", "path": kept.uri, "options": {}}
+    )
     alerts = settings.alerts.model_copy(update={"interval_ms": None})
     return settings.model_copy(
         update={

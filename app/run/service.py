@@ -236,7 +236,7 @@ def _tell_cores(spark: SparkSession, settings: Settings, progress: Progress) -> 
     if not cores <= 2 * partitions <= 8 * cores:
         progress.warn(
             f"the state of the warehouse is in {partitions} partitions, each the work of one core of"
-            f" {cores}; begin {manifest.filled_anew(settings.location)} with partitions: {cores}"
+            f" {cores}; with partitions: {cores}, begin {manifest.filled_anew(settings.location)}"
         )
 
 

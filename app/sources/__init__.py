@@ -45,7 +45,7 @@ __all__ = [
 
 
 FORMATS = {
-    "archive": "app.sources.files.archive",
+    "archive": "app.sources.files.archived_records",
     "delta": "app.sources.files.delta_table",
     "files": "app.sources.files.line_files",
     "kafka": "app.sources.kafka.kafka_records",

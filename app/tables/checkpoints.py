@@ -41,7 +41,6 @@ MARKS = {
     "files": "logOffset",
     "kafka_logs": "logOffset",
     "pulsar": "positions",
-    "pulsar_admin": "logOffset",
     "pulsar_messages": "positions",
     "archive": "archived_ms",
 }
@@ -295,10 +294,10 @@ def put_ends(
         version, about, *lines = lines_of(read_text(warehouse, f"{folder}/{batch}") or "")
         if anew:
             about = json.dumps({**json.loads(about), "batchTimestampMs": 0})
-        _replace(warehouse, f"{folder}/{batch}", "\n".join([version, about, *changed(lines)]))
+        put_plan(warehouse, f"{folder}/{batch}", "\n".join([version, about, *changed(lines)]))
 
 
-def _replace(warehouse: Location, file: str, text: str) -> None:
+def put_plan(warehouse: Location, file: str, text: str) -> None:
     """Write a file of Spark anew, without the checksum of the file as it was."""
     local = local_path(path_in(warehouse, file))
     if local is not None:

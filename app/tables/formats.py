@@ -24,27 +24,16 @@ if TYPE_CHECKING:
     from app.config.location import Location
 
 NAME = "_weir/formats.json"
-VERSION = 2
-"""Version of the file itself, which an earlier release refuses."""
 
 
 @dataclass(frozen=True)
 class Formats:
     """The versions that the last run on a warehouse wrote."""
 
-    version: int
     weir: str
     """Release of Weir."""
     states: dict[str, int] = field(default_factory=dict)
     """Version of the state by job, of the jobs that have run."""
-
-
-@dataclass(frozen=True)
-class _Version:
-    """What the file has in every release."""
-
-    version: int
-    weir: str
 
 
 DOCUMENT: Document[Formats] = Document(
@@ -55,20 +44,10 @@ DOCUMENT: Document[Formats] = Document(
     ),
     indent=1,
 )
-_VERSION: Document[_Version] = Document(_Version, DOCUMENT.remedy)
 
 
 def load(warehouse: Location) -> Formats | None:
-    """The formats of the warehouse; None before the first start.
-
-    Raises UserError for a file that is damaged or of a later release.
-    """
-    found = _VERSION.load(warehouse, NAME)
-    if found is not None and found.version > VERSION:
-        raise UserError(
-            f"{path_in(warehouse, NAME)}: has version {found.version}, written by Weir {found.weir};"
-            f" this release ({__version__}) reads version {VERSION}\n{_forward(found.weir)}"
-        )
+    """The formats of the warehouse; None before the first start."""
     return DOCUMENT.load(warehouse, NAME)
 
 
@@ -80,28 +59,16 @@ def check(warehouse: Location, jobs: Iterable[str]) -> None:
 
 def problems(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
     """Reasons why this release cannot continue, each with its remedy."""
-    kept = load(warehouse)
-    wanted = list(jobs)
-    for job in wanted:
-        if kept is None:
-            break
+    kept, wanted = load(warehouse), list(jobs)
+    for job in wanted if kept is not None else ():
         version, reads = kept.states.get(job), DECLARED[job].state_version
         if version is not None and version != reads:
-            remedy = (
-                _forward(kept.weir)
-                if version > reads
-                else (f"continue with Weir {kept.weir}, or begin {manifest.filled_anew(warehouse)}")
-            )
             yield (
                 f"{path_in(warehouse, NAME)}: the state of {job} has version {version}, written by"
-                f" Weir {kept.weir}; this release ({__version__}) reads version {reads}"
-                f"\n{remedy}"
+                f" Weir {kept.weir}; this release ({__version__}) reads version {reads}\ncontinue with"
+                f" Weir {kept.weir}, or begin {manifest.filled_anew(warehouse)}"
             )
     yield from _changed_columns(warehouse, wanted)
-
-
-def _forward(weir: str) -> str:
-    return f"start Weir {weir} or later, or put back a copy of the warehouse from before it ran"
 
 
 def _changed_columns(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
@@ -131,7 +98,8 @@ def _changed_columns(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
                 yield (
                     f"warehouse: the column {wanted.name} of {path} has type "
                     f"{there[wanted.name]}; this release ({__version__}) writes {wanted.type}\n"
-                    "start the Weir that wrote it, or take another warehouse"
+                    "continue with the Weir that wrote it, or begin "
+                    + manifest.filled_anew(warehouse)
                 )
 
 
@@ -139,6 +107,6 @@ def keep(warehouse: Location, jobs: Iterable[str]) -> None:
     """Record the versions that this release writes."""
     kept = load(warehouse)
     states = {**(kept.states if kept else {}), **{j: DECLARED[j].state_version for j in jobs}}
-    wanted = Formats(VERSION, __version__, states)
+    wanted = Formats(__version__, states)
     if wanted != kept:
         DOCUMENT.keep(warehouse, NAME, wanted)

@@ -56,16 +56,12 @@ _LAYOUT: Document[_Layout] = Document(_Layout)
 
 def load(warehouse: Location) -> Manifest | None:
     """The manifest of the warehouse; None before the first start."""
-    layout = _LAYOUT.load(warehouse, NAME)
-    if layout is not None and layout.layout_version != LAYOUT_VERSION:
-        way = (
-            "take another warehouse, or the Weir that wrote this one"
-            if layout.layout_version > LAYOUT_VERSION
-            else f"begin {filled_anew(warehouse)}"
-        )
+    layout = of_any_layout(warehouse).layout_version
+    if layout != LAYOUT_VERSION:
         raise UserError(
-            f"{path(warehouse)}: the warehouse has layout version {layout.layout_version}\n"
-            f"this version of Weir reads layout version {LAYOUT_VERSION}; {way}"
+            f"{path(warehouse)}: the warehouse has layout version {layout}, and this Weir reads layout"
+            f" version {LAYOUT_VERSION}\ncontinue with the Weir that wrote it, or begin"
+            f" {filled_anew(warehouse)}"
         )
     return DOCUMENT.load(warehouse, NAME)
 

@@ -96,7 +96,7 @@ CONTINUED: dict[str, Step | Logged] = {
     "found": Step("after", ((manifest, "keep_topics"),)),
     "begins": Step("after", ((succession, "begin"),)),
     "is-read": Step("before", ((succession, "finish"),)),
-    "half-changed": Step("before", ((checkpoints, "_replace"),)),
+    "half-changed": Step("before", ((checkpoints, "put_plan"),)),
     "changed": Step("after", ((checkpoints, "put_ends"),)),
     "goes-on": Step("after", ((succession, "finish"),)),
 }

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from app.contract.event_contract import DIGESTS
 from app.errors import UserError
-from app.sources.files.archive_plan import UPTO, Piece, SliceReader
+from app.sources.files.slice_plan import UPTO, Piece, SliceReader
 from app.sources.pulsar.pulsar_records import finished
 from app.sources.python_source import opened
 from app.sources.raw import Batches, Raw
@@ -67,7 +67,7 @@ def stream(
     )
     root = path_in(old, "events")
     storage = old.storage() if "://" in root else {}
-    return Raw(opened(spark, SLICE, reader), partial(_unpack, root, storage))
+    return Raw(opened(spark, SLICE, reader), partial(unpack, root, storage))
 
 
 def pieces_of(files: Sequence[DataFile]) -> list[Piece]:
@@ -99,11 +99,11 @@ def ends_of(pieces: Sequence[Piece], most_rows: int, most_bytes: int) -> list[in
     np.add.at(slopes, np.searchsorted(edges, before), a_ms)
     np.add.at(slopes, np.searchsorted(edges, until), -a_ms)
     filled = np.concatenate([[0.0], np.cumsum(np.cumsum(slopes)[:-1] * np.diff(edges))])
-    cuts = np.interp(np.arange(1, math.ceil(filled[-1])), filled, edges).astype(np.int64)
+    cuts = np.interp(np.arange(1, math.ceil(round(filled[-1], 6))), filled, edges).astype(np.int64)
     return sorted({*cuts.tolist(), int(edges[-1])})
 
 
-def _unpack(root: str, storage: dict[str, str], batches: Batches) -> Batches:
+def unpack(root: str, storage: dict[str, str], batches: Batches) -> Batches:
     for batch in batches:
         for row in batch.to_pylist():
             yield from _records(root, storage, **row)

@@ -26,7 +26,7 @@ class Piece(NamedTuple):
     most: int
 
 
-class SomeFiles(InputPartition):
+class SliceFiles(InputPartition):
     """Files that a task reads a slice of."""
 
     def __init__(self, value: list[tuple[str, int, int, int]]) -> None:
@@ -63,7 +63,7 @@ class SliceReader(DataSourceStreamReader):
         rows = [
             (piece.path, after, end[UPTO], piece.bytes // max(piece.rows, 1)) for piece in found
         ]
-        return [SomeFiles(rows[n :: self._tasks]) for n in range(min(self._tasks, len(rows)))]
+        return [SliceFiles(rows[n :: self._tasks]) for n in range(min(self._tasks, len(rows)))]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         """Files as rows."""
