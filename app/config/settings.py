@@ -149,16 +149,6 @@ class Settings(_WithJobs):
 
     _text = field_validator("storage_options", mode="before")(as_text)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_archive_trigger(cls, document: Any) -> Any:
-        if isinstance(document, dict) and "archive_trigger_ms" in document:
-            raise ValueError(
-                "archive_trigger_ms: has been replaced: commit_interval_ms.events is the interval"
-                " of the archive"
-            )
-        return document
-
     @field_validator("quality", "forecast", "alerts", "maintenance", mode="before")
     @classmethod
     def _off(cls, section: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -12,7 +11,7 @@ from app.read.relations import ANY_ORDER, Warehouse, connect
 from app.show.audit import record_suites
 from app.sources.poll_plan import read_of
 from app.sources.polled import SPOOL
-from app.tables import durable, succession
+from app.tables import checkpoints, durable, succession
 from app.tables.data_files import data_files
 from app.tables.retained import whole_from_ms
 from app.tables.small_files import local_path
@@ -23,36 +22,24 @@ if TYPE_CHECKING:
     from app.tables.succession import Predecessor
 
 
-def check(settings: Settings, uri: str) -> None:
-    """UserError for a warehouse that cannot continue another one."""
-    feed = settings.streamed
-    succession.check(
-        settings.location, uri, None if feed is None else feed.format, bool(settings.polled)
-    )
-
-
 def begin(settings: Settings, uri: str, queries: Iterable[str]) -> list[str]:
-    """Record what the warehouse continues, and take over the polls that were not read; returns what
-    a user may not expect of it, one sentence each.
+    """Record what the warehouse continues; returns what a user may not expect of it, one sentence
+    each.
     """
     if succession.predecessor(settings.location) is not None:
         return []
-    old = succession.location(settings.location, uri)
     kept = succession.begin(settings.location, uri, queries, settings.maintenance.history_ms)
-    _take_polls(local_path(old.uri), local_path(settings.warehouse), kept)
     return list(_notes(settings, kept))
 
 
-def _take_polls(old: Path | None, new: Path | None, kept: Predecessor) -> None:
+def _take_polls(old: Path | None, new: Path | None, end: str) -> None:
     """Copy the folders of a local warehouse's feeds, without the files that the archive has."""
     if old is None or new is None or (new / SPOOL).exists() or not (old / SPOOL).exists():
         return
-    unfinished = durable.unfinished(new / SPOOL)
+    unfinished, read = durable.unfinished(new / SPOOL), checkpoints.offset_of(end)
     shutil.rmtree(unfinished, ignore_errors=True)
     shutil.copytree(
-        old / SPOOL,
-        unfinished,
-        ignore=lambda folder, names: read_of(Path(folder), names, json.loads(kept.ends[-1])),
+        old / SPOOL, unfinished, ignore=lambda folder, names: read_of(Path(folder), names, read)
     )
     unfinished.replace(new / SPOOL)
 
@@ -86,11 +73,12 @@ def _notes(settings: Settings, kept: Predecessor) -> Iterator[str]:
 
 def filling(settings: Settings) -> Settings | None:
     """The settings with the archive as source, while it is not read: nobody is notified of what is
-    past. None once it is read, and where none is.
+    past. Polls that it has not wait in the warehouse. None once it is read, and where none is.
     """
     kept = succession.predecessor(settings.location)
     if kept is None or kept.is_read:
         return None
+    _take_polls(local_path(kept.uri), local_path(settings.warehouse), kept.ends[-1])
     feed = settings.feeds[0].model_copy(
         update={"format": "archive", "path": kept.uri, "options": {}}
     )

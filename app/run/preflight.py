@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.engine import assignment
-from app.run import continuing, integrity
-from app.tables import formats, inventory, manifest, run_lock, writable
+from app.run import integrity
+from app.tables import formats, inventory, manifest, run_lock, succession, writable
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -31,7 +31,9 @@ def refuse(
     run_lock.refuse(settings.warehouse, made.touched)
     integrity.check(settings, made.own)
     if archive is not None:
-        continuing.check(settings, archive)
+        feed = settings.streamed
+        streamed = None if feed is None else feed.format
+        succession.check(settings.location, archive, streamed, bool(settings.polled))
 
     from app import sources
     from app.engine import throttle_publisher

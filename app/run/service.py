@@ -7,7 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
 
@@ -128,27 +128,21 @@ def work(
         pause_s = OF_POLLS_S if settings.streamed is None else None
         progress = Progress(log_format=log_format, pause_s=pause_s)
         stopped = _with_spark(
-            settings, made, progress, archive, Ending(available_now, drain), interactive, origin
+            settings, made, available_now, progress, interactive, origin, drain, archive
         )
     log.end()
     return stopped
 
 
-class Ending(NamedTuple):
-    """Whether a run ends with the available data, and decides all of it then."""
-
-    available_now: bool
-    drain: bool
-
-
 def _with_spark(
     settings: Settings,
     made: QueryPlan,
+    available_now: bool,
     progress: Progress,
-    archive: str | None,
-    ending: Ending,
     interactive: bool,
     origin: Origin | None,
+    drain: bool,
+    archive: str | None,
 ) -> bool:
     """Run the queries in a Spark session; returns whether the run was asked to stop."""
     from pyspark import SparkContext
@@ -181,45 +175,49 @@ def _with_spark(
             notes = [*made.notes(), *sources.notes(settings)]
             if archive is not None:
                 notes += continuing.begin(settings, archive, made.queries)
-                sources.check_all(settings)  # the other warehouse knows more of it
-            first = continuing.filling(settings)
-            queries = {
-                name: jobs
-                for name, jobs in made.queries.items()
-                if first is None or not succession.is_past(settings.location, name)
-            }
-            _fit_sources(first or settings, queries)
-            sources.claim(settings)
         with listening(spark, stopping, python=not interactive):
             for note in notes:
                 progress.say(note)
             settings = settings.model_copy(update=manifest.numbers(settings.location))
             if come_by_themselves(spark):
                 _tell_cores(spark, settings, progress)
-            if first is not None:
-                first = first.model_copy(update=manifest.numbers(settings.location))
-                Service(spark, first, queries, True, stopping, progress).work()
-                if stopping.asked:
-                    return True
-                with stoppable():
-                    succession.finish(settings.location, list(made.queries))
-                    _fit_sources(settings, made.queries)
-                progress.say(f"the archive is read; {_feeds(settings)} from where it ends")
+            if not _archive_is_read(spark, settings, made, stopping, progress):
+                return True
+            with stoppable():
+                _fit_sources(settings, made.queries)
+                sources.claim(settings)
             Service(
-                spark,
-                settings,
-                made.queries,
-                ending.available_now,
-                stopping,
-                progress,
-                origin,
-                ending.drain,
+                spark, settings, made.queries, available_now, stopping, progress, origin, drain
             ).work()
     finally:
         if ours:
             with stoppable():
                 stop_session(spark)
     return stopping.asked
+
+
+def _archive_is_read(
+    spark: SparkSession,
+    settings: Settings,
+    made: QueryPlan,
+    stopping: Stopping,
+    progress: Progress,
+) -> bool:
+    """Whether the queries may go on with the source: they have read the archive that comes before it,
+    if there is one, unless the run was asked to stop.
+    """
+    first, location = continuing.filling(settings), settings.location
+    if first is None:
+        return True
+    left = {q: jobs for q, jobs in made.queries.items() if not succession.is_past(location, q)}
+    _fit_sources(first, left)
+    Service(spark, first, left, True, stopping, progress).work()
+    if not stopping.asked:
+        with stoppable():
+            succession.finish(location, list(made.queries))
+            sources.check_all(settings)  # of the other warehouse more may be known
+        progress.say(f"the archive is read; {_feeds(settings)} from where it ends")
+    return not stopping.asked
 
 
 def _fit_sources(settings: Settings, queries: Iterable[str]) -> None:

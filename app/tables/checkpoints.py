@@ -217,13 +217,13 @@ def offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     if not text:
         return {}
     lines = lines_of(text)
-    return _offset(lines[min(2, len(lines) - 1)] if batch >= 0 else lines[-1])
+    return offset_of(lines[min(2, len(lines) - 1)] if batch >= 0 else lines[-1])
 
 
 def poll_offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     """The end of a batch in the polls, as Spark records it; empty if not known."""
     text = read_text(warehouse, f"{logs(warehouse, query)}/offsets/{batch}")
-    return _offset(lines_of(text)[-1]) if text else {}
+    return offset_of(lines_of(text)[-1]) if text else {}
 
 
 def fit_sources(warehouse: Location, query: str, streamed: str | None, polled: bool) -> None:
@@ -254,7 +254,7 @@ def fitted(lines: Sequence[str], streamed: str | None, polled: bool) -> list[str
     """Ends in sources, with a line for the streamed source and for polls where there are such.
     UserError for a streamed source of another kind than was read.
     """
-    polls_alone = POLLS in _offset(lines[0])
+    polls_alone = POLLS in offset_of(lines[0])
     stream, polls = ([NO_OFFSET, *lines] if polls_alone else [*lines, NO_OFFSET])[:2]
     if streamed is not None and stream != NO_OFFSET and _mark(stream) != MARKS.get(streamed):
         read = ", ".join(name for name, mark in MARKS.items() if mark == _mark(stream)) or "kafka"
@@ -267,7 +267,7 @@ def fitted(lines: Sequence[str], streamed: str | None, polled: bool) -> list[str
 
 def _mark(line: str) -> str | None:
     """The key of MARKS that an end has; None for one of Kafka."""
-    found = _offset(line)
+    found = offset_of(line)
     of_topics = all(isinstance(value, dict) for value in found.values())
     return None if of_topics else next((m for m in MARKS.values() if m in found), None)
 
@@ -305,7 +305,8 @@ def put_plan(warehouse: Location, file: str, text: str) -> None:
     write_text(warehouse, file, text)
 
 
-def _offset(line: str) -> dict[str, Any]:
+def offset_of(line: str) -> dict[str, Any]:
+    """An end in a source, as Spark records it; empty for one of which nothing was read."""
     found: dict[str, Any] = {} if line == NO_OFFSET else json.loads(line)
     return found
 
@@ -367,7 +368,7 @@ def plan(warehouse: Location, query: str, batch: int) -> Plan:
         return Plan()
     _, about, *ends = text.split("\n")
     planned_ms = int(json.loads(about).get("batchTimestampMs", 0))
-    return Plan(planned_ms, _offset(ends[0]), _offset(ends[-1]))
+    return Plan(planned_ms, offset_of(ends[0]), offset_of(ends[-1]))
 
 
 def plan_without_records(warehouse: Location, query: str, watermark_ms: int, now_ms: int) -> None:

@@ -59,8 +59,8 @@ def check(warehouse: Location, jobs: Iterable[str]) -> None:
 
 def problems(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
     """Reasons why this release cannot continue, each with its remedy."""
-    kept, wanted = load(warehouse), list(jobs)
-    for job in wanted if kept is not None else ():
+    kept, wanted = load(warehouse) or Formats(__version__), list(jobs)
+    for job in wanted:
         version, reads = kept.states.get(job), DECLARED[job].state_version
         if version is not None and version != reads:
             yield (

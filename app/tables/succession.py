@@ -8,7 +8,6 @@ only the files of that version must stay until they are read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -62,20 +61,18 @@ def location(warehouse: Location, uri: str) -> Location:
 
 def archive_of(warehouse: Location, kept: Predecessor) -> DeltaTable:
     """The version of the archive that a warehouse continues."""
+    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     old = location(warehouse, kept.uri)
-    table = opened(old, "events")
+    path = path_in(old, "events")
     try:
-        if table is not None:
-            table.load_as_version(kept.version)
-            return table
-    except DeltaError:
-        pass
-    raise UserError(
-        f"{OPTION}: {path_in(old, 'events')} has no version {kept.version} any more, of which records"
-        f" were read\nput it back from a copy, or begin with {warehouse.uri} removed"
-    )
+        return DeltaTable(path, version=kept.version, storage_options=old.storage())
+    except DeltaError as error:
+        raise UserError(
+            f"{OPTION}: {path} has no version {kept.version} any more, which {warehouse.uri} begins"
+            " with\nput it back from a copy, or begin another warehouse"
+        ) from error
 
 
 def check(warehouse: Location, uri: str, streamed: str | None, polled: bool) -> None:
@@ -99,9 +96,6 @@ def begin(warehouse: Location, uri: str, queries: Iterable[str], history_ms: int
     """What a new warehouse continues: the archive as it is now, with the rows that wait for a commit.
     The queries get Spark's list of the files that the source has given so far.
     """
-    kept = predecessor(warehouse)
-    if kept is not None:
-        return kept
     old = location(warehouse, uri)
     with run_lock.only_run(old, [ARCHIVE]):
         gathering.commit_left(old, ARCHIVE, history_ms, ArchiveWriter)
@@ -156,8 +150,7 @@ class _End:
 
     def listed(self) -> list[str]:
         """The names of Spark's lists of the files that it has read, of a source of files."""
-        first = self.lines[0]
-        last = None if first == checkpoints.NO_OFFSET else entry_of(json.loads(first))
+        last = entry_of(checkpoints.offset_of(self.lines[0]))
         return [] if last is None else SourceLog(self._old, self.reader).logs(last)
 
 
