@@ -75,8 +75,8 @@ def filling(settings: Settings) -> Settings | None:
     """The settings with the archive as source, while it is not read: nobody is notified of what is
     past. Polls that it has not wait in the warehouse. None once it is read, and where none is.
     """
-    kept = succession.predecessor(settings.location)
-    if kept is None or kept.is_read:
+    kept = succession.unread(settings.location)
+    if kept is None:
         return None
     _take_polls(local_path(kept.uri), local_path(settings.warehouse), kept.ends[-1])
     feed = settings.feeds[0].model_copy(

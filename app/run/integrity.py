@@ -58,8 +58,7 @@ def of_warehouse(settings: Settings) -> Iterator[str]:
 
 def _source(settings: Settings) -> SourceSettings | None:
     """The streamed source, once an archive that comes before it is read."""
-    kept = succession.predecessor(settings.location)
-    return settings.streamed if kept is None or kept.is_read else None
+    return None if succession.unread(settings.location) else settings.streamed
 
 
 def _written(settings: Settings, queries: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.engine import assignment
+from app.errors import UserError
 from app.run import integrity
 from app.tables import formats, inventory, manifest, run_lock, succession, writable
 
@@ -34,6 +35,11 @@ def refuse(
         feed = settings.streamed
         streamed = None if feed is None else feed.format
         succession.check(settings.location, archive, streamed, bool(settings.polled))
+    if jobs is not None and (archive is not None or succession.unread(settings.location)):
+        raise UserError(
+            f"--jobs: every job reads the archive that {succession.OPTION} has named\n"
+            "leave --jobs out until it is read"
+        )
 
     from app import sources
     from app.engine import throttle_publisher

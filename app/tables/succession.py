@@ -53,6 +53,12 @@ def predecessor(warehouse: Location) -> Predecessor | None:
     return _DOCUMENT.load(warehouse, NAME)
 
 
+def unread(warehouse: Location) -> Predecessor | None:
+    """The warehouse that this one continues, until its archive is read."""
+    kept = predecessor(warehouse)
+    return None if kept is None or kept.is_read else kept
+
+
 def location(warehouse: Location, uri: str) -> Location:
     """Another warehouse, in the same store or on this machine."""
     local = local_path(uri)
@@ -125,8 +131,7 @@ class _End:
                 f"{OPTION}: {old.uri} has no archive, a table events with records\n"
                 f"leave {OPTION} out: the source is then read from its beginning"
             )
-        before = predecessor(old)
-        if before is not None and not before.is_read:
+        if (before := unread(old)) is not None:
             raise UserError(
                 f"{OPTION}: {old.uri} has not read all of {before.uri}, which it continues\n"
                 f"finish that run first, or name {before.uri}"

@@ -119,7 +119,9 @@ def main(config: str, query: str, step: str, number: str, archive: str | None = 
         for owner, name in reached.functions:
             setattr(owner, name, _killing(getattr(owner, name), reached.when, counter))
     jobs = [*settings.jobs, *(["archive"] if carries else [])] if query == "govern" else [query]
-    return run(settings, available_now=not gathers, jobs=jobs, archive=archive)
+    if archive is not None:
+        return run(settings, available_now=True, archive=archive)
+    return run(settings, available_now=not gathers, jobs=jobs)
 
 
 class _Counter:

@@ -129,6 +129,8 @@ def test_the_way_that_a_refusal_names_ends_with_every_record_once(
     settings = load_settings(config)
     with only_run(old.location, ["archive"]), pytest.raises(UserError, match="another run works"):
         run(settings, available_now=True, archive=archive)
+    with pytest.raises(UserError, match="--jobs: every job reads the archive"):
+        run(settings, available_now=True, jobs=["rate_limits"], archive=archive)
     for step, number in kills:
         killed_at(config, "all", step, number, archive)
     assert run(settings, available_now=True, archive=archive) == 0
