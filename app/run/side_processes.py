@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from app.errors import UserError, reason
-from app.tables.reach import by_delta_rs
 from app.terminal.printable import say
 from app.threads import working
 
@@ -48,8 +47,6 @@ class RepeatedWork:
     """None: it is not configured."""
     work: Callable[[Settings], list[str]]
     """In the process: one round; its problems."""
-    unreached: str | None = None
-    """What is said of a warehouse that only Spark reaches; None: it works there as well."""
     aligned: bool = False
     """Rounds begin at multiples of the interval since the epoch."""
 
@@ -101,22 +98,13 @@ def _reconcile(settings: Settings) -> list[str]:
 
 ROUNDS = {
     "quality": RepeatedWork(lambda settings: settings.quality.interval_ms, _audit),
-    "maintenance": RepeatedWork(
-        lambda settings: settings.maintenance.interval_ms,
-        _maintain,
-        "there is none, since only Spark reaches this warehouse",
-    ),
+    "maintenance": RepeatedWork(lambda settings: settings.maintenance.interval_ms, _maintain),
     "reconcile": RepeatedWork(
         lambda settings: settings.reconcile.interval_ms if settings.reconcile else None,
         _reconcile,
-        "brokers are not compared, since only Spark reaches this warehouse",
         aligned=True,
     ),
-    "forecast": RepeatedWork(
-        lambda settings: settings.forecast.interval_ms,
-        _forecast,
-        "none are made, since only Spark reaches this warehouse",
-    ),
+    "forecast": RepeatedWork(lambda settings: settings.forecast.interval_ms, _forecast),
 }
 ALERTS = "alerts"
 
@@ -142,10 +130,6 @@ def repeating(name: str, settings: Settings, log: Log) -> Iterator[None]:
     each = ROUNDS[name]
     interval_ms = each.interval_ms(settings)
     if interval_ms is None:
-        yield
-        return
-    if each.unreached is not None and not by_delta_rs(settings.warehouse):
-        log(f"{name}: {each.unreached}")
         yield
         return
 
@@ -207,10 +191,6 @@ def evaluating(settings: Settings, log: Log) -> Iterator[None]:
     """A context in which alert rules are evaluated every `alerts.interval_ms`, and once more at its
     end."""
     if not settings.alerts.interval_ms:
-        yield
-        return
-    if not by_delta_rs(settings.warehouse):
-        log(f"{ALERTS}: not evaluated, since only Spark reaches this warehouse")
         yield
         return
     keeper = _Keeper(settings.model_dump_json(), log)

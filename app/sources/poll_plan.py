@@ -20,7 +20,6 @@ from pyspark.sql.datasource import (
 from app import folders
 from app.errors import UserError
 from app.tables import checkpoints
-from app.tables.reach import by_delta_rs
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -219,11 +218,8 @@ def needed(
     warehouse: Location, queries: Iterable[str], folder: str, names: Sequence[str]
 ) -> set[str]:
     """Of the names of a feed's files, those that a batch of any query has planned and not ended, and
-    those that one of `queries` has not read. All of them if that cannot be found out; none where only
-    Spark reaches the warehouse, so that a poller cannot ask.
+    those that one of `queries` has not read. All of them if that cannot be found out.
     """
-    if not by_delta_rs(warehouse.uri):
-        return set()
     running = list(queries)
     try:
         open_batches = [

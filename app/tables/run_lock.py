@@ -12,7 +12,6 @@ from typing import IO, TYPE_CHECKING
 from app import folders
 from app.errors import UserError
 from app.tables import lease
-from app.tables.reach import by_delta_rs
 from app.tables.small_files import local_path
 
 if TYPE_CHECKING:
@@ -32,12 +31,11 @@ class Busy(UserError):
 def only_run(warehouse: Location, queries: Sequence[str]) -> Iterator[None]:
     """Hold the locks of these queries; UserError if another process holds one.
 
-    A lock ends with its process, however that ends. An object store has leases in place of locks;
-    where only Spark reaches the warehouse, its checkpoint rejects the second writer later.
+    A lock ends with its process, however that ends. An object store has leases in place of locks.
     """
     root = local_path(warehouse.uri)
     with ExitStack() as held:
-        if root is None and by_delta_rs(warehouse.uri):
+        if root is None:
             held.enter_context(lease.held(warehouse, queries))
         for folder, name in () if root is None else product([root / FOLDER], queries):
             folder.mkdir(parents=True, exist_ok=True)

@@ -13,7 +13,7 @@ from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
 from app import __version__
-from app.config.settings import Settings, load_settings
+from app.config.settings import Settings
 from app.errors import UserError
 from app.run import preflight
 from app.tables import formats, manifest
@@ -47,12 +47,6 @@ def refused(settings: Settings) -> list[str]:
     with pytest.raises(UserError) as error:
         preflight.refuse(settings)
     return str(error.value).splitlines()
-
-
-def test_versions_that_are_declared_are_those_of_the_cores() -> None:
-    for name, job in DECLARED.items():
-        settings = load_settings(None)
-        assert job.core(settings.job_params(name)).version == job.state_version, name  # type: ignore[attr-defined]
 
 
 def test_what_this_release_wrote_it_continues(settings: Settings) -> None:

@@ -308,8 +308,3 @@ def test_a_step_of_the_clock_removes_nothing_that_was_not_read(
 
 def seq_of(path: str) -> int:
     return int(Path(path).name[21:36])
-
-
-def test_where_only_spark_reaches_the_warehouse_files_go_by_age() -> None:
-    name = "poll-000000000000001-000000000000000.jsonl.gz"
-    assert poll_plan.needed(Location("hdfs://lake/w"), ["q"], "kafka_quotas.c", [name]) == set()
