@@ -34,20 +34,13 @@ if TYPE_CHECKING:
     from app.config.location import Location
     from app.config.source import SourceSettings
 
-__all__ = ["check", "finished", "stream"]
+__all__ = ["finished", "stream"]
 
 SLICE = "path string, after_ms bigint, upto_ms bigint, bytes bigint"
 CLOCK = "ingest_ms"
 PLACE = ("source_partition", "source_offset")
 ROWS, BYTES = 50_000, 4 << 20
 """What a task reads at once, in bytes of the file."""
-
-
-def check(feed: SourceSettings, warehouse: Location) -> None:
-    """UserError for an archive that is not there any more."""
-    kept = succession.predecessor(warehouse)
-    if kept is not None:
-        succession.archive_of(warehouse, kept)
 
 
 def stream(
