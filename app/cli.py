@@ -257,10 +257,7 @@ def run(
         from app.run.preflight import refuse
 
         # The driver of a cluster sees other folders and networks than the machine of this line.
-        if _preflight() == HERE:
-            refuse(settings, names, archive)
-        else:
-            plan(settings, names)
+        (partial(refuse, archive=archive) if _preflight() == HERE else plan)(settings, names)
         return 0 if settings.streamed else POLLS_ALONE
     from app.engine.policy_watch import Origin
     from app.run.service import run as run_service

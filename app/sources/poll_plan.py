@@ -12,13 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql.datasource import (
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import InputPartition
 
 from app import folders
 from app.errors import UserError
+from app.sources.python_source import PlanningReader, Rows
 from app.tables import checkpoints
 
 if TYPE_CHECKING:
@@ -105,14 +103,7 @@ class StreamedSource:
         return time.monotonic() - self._changed_s >= self._idle_s
 
 
-class SomeFiles(InputPartition):
-    """Files that a task reads, and whether their records wait for the streamed source."""
-
-    def __init__(self, value: list[tuple[str, bool]]) -> None:
-        super().__init__(value)
-
-
-class PollReader(DataSourceStreamReader):
+class PollReader(PlanningReader):
     """Plans the batches of one query."""
 
     def __init__(self, plan: PollPlan) -> None:
@@ -166,16 +157,6 @@ class PollReader(DataSourceStreamReader):
         """The files of the batch between two offsets, for a few tasks."""
         self._last = end
         return [] if start == end else _shared(end[FILES], self._plan.tasks, end.get(WAITING, ()))
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Files as rows."""
-        return _rows(partition)
-
-    def commit(self, end: Document) -> None:
-        """Polls remove old files themselves."""
-
-    def stop(self) -> None:
-        """Nothing is open."""
 
 
 class Folders:
@@ -279,8 +260,8 @@ def _within(files: Sequence[PollFile], most: int | None) -> list[PollFile]:
 
 def _shared(files: Sequence[str], tasks: int, wait: Sequence[str] = ()) -> list[InputPartition]:
     """Files for a few tasks; records of the formats `wait` do."""
-    all_of_them = [(path, _format(path) in wait) for path in files]
-    return [SomeFiles(all_of_them[n::tasks]) for n in range(min(tasks, len(files)))]
+    all_of_them = [(path, path.rsplit("/", 3)[0], _format(path) in wait) for path in files]
+    return [Rows(all_of_them[n::tasks]) for n in range(min(tasks, len(files)))]
 
 
 def _folder(path: str) -> str:
@@ -290,8 +271,3 @@ def _folder(path: str) -> str:
 
 def _format(path: str) -> str:
     return _folder(path).split(".", 1)[0]
-
-
-def _rows(partition: InputPartition) -> Iterator[tuple[str, str, bool]]:
-    for path, waits in partition.value:
-        yield path, path.rsplit("/", 3)[0], waits

@@ -268,8 +268,8 @@ def fitted(lines: Sequence[str], streamed: str | None, polled: bool) -> list[str
 def _mark(line: str) -> str | None:
     """The key of MARKS that an end has; None for one of Kafka."""
     found = offset_of(line)
-    of_topics = all(isinstance(value, dict) for value in found.values())
-    return None if of_topics else next((m for m in MARKS.values() if m in found), None)
+    kinds = {type(value) for value in found.values()}
+    return None if kinds <= {dict} else next((m for m in MARKS.values() if m in found), None)
 
 
 def put_ends(

@@ -71,13 +71,12 @@ class Writer:
 
         def write(table: DeltaTable, marker: CommitProperties) -> None:
             # Columns of a later release, or of whoever added some, are null in these rows.
-            wider = len(table.schema().fields) > rows.num_columns
             write_deltalake(
                 table,
                 rows,
                 mode="append",
                 commit_properties=marker,
-                schema_mode="merge" if wider else None,
+                schema_mode="merge" if len(table.schema().fields) > rows.num_columns else None,
             )
 
         self._once(name, batch, write)

@@ -53,22 +53,17 @@ def load(warehouse: Location) -> Formats | None:
 
 def check(warehouse: Location, jobs: Iterable[str]) -> None:
     """UserError if this release cannot continue these jobs on the warehouse."""
-    for problem in problems(warehouse, jobs):
-        raise UserError(problem)
-
-
-def problems(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
-    """Reasons why this release cannot continue, each with its remedy."""
     kept, wanted = load(warehouse) or Formats(__version__), list(jobs)
     for job in wanted:
         version, reads = kept.states.get(job), DECLARED[job].state_version
         if version is not None and version != reads:
-            yield (
+            raise UserError(
                 f"{path_in(warehouse, NAME)}: the state of {job} has version {version}, written by"
                 f" Weir {kept.weir}; this release ({__version__}) reads version {reads}\ncontinue with"
                 f" Weir {kept.weir}, or begin {manifest.filled_anew(warehouse)}"
             )
-    yield from _changed_columns(warehouse, wanted)
+    for problem in _changed_columns(warehouse, wanted):
+        raise UserError(problem)
 
 
 def _changed_columns(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:

@@ -5,10 +5,12 @@ It imports little: neither pyarrow nor the compiled cores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import InputPartition
+
+from app.sources.python_source import PlanningReader, Rows
 
 Document = dict[str, Any]
 """An offset."""
@@ -26,14 +28,7 @@ class Piece(NamedTuple):
     most: int
 
 
-class SliceFiles(InputPartition):
-    """Files that a task reads a slice of."""
-
-    def __init__(self, value: list[tuple[str, int, int, int]]) -> None:
-        super().__init__(value)
-
-
-class SliceReader(DataSourceStreamReader):
+class SliceReader(PlanningReader):
     """Plans the batches of one query."""
 
     def __init__(
@@ -63,14 +58,4 @@ class SliceReader(DataSourceStreamReader):
         rows = [
             (piece.path, after, end[UPTO], piece.bytes // max(piece.rows, 1)) for piece in found
         ]
-        return [SliceFiles(rows[n :: self._tasks]) for n in range(min(self._tasks, len(rows)))]
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Files as rows."""
-        return iter(partition.value)
-
-    def commit(self, end: Document) -> None:
-        """Nothing is kept."""
-
-    def stop(self) -> None:
-        """Nothing is open."""
+        return [Rows(rows[n :: self._tasks]) for n in range(min(self._tasks, len(rows)))]
