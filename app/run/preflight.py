@@ -32,8 +32,7 @@ def refuse(
     run_lock.refuse(settings.warehouse, made.touched)
     integrity.check(settings, made.own)
     if archive is not None:
-        feed = settings.streamed
-        streamed = None if feed is None else feed.format
+        streamed = getattr(settings.streamed, "format", None)
         succession.check(settings.location, archive, streamed, bool(settings.polled))
     if jobs is not None and (archive is not None or succession.unread(settings.location)):
         raise UserError(

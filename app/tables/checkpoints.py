@@ -282,12 +282,13 @@ def put_ends(
     """Change the ends of the planned batches, of which the last one has ended. With `anew` none of
     them counts as having reached what its source had.
     """
-    of_logs = carrier(warehouse, query)
     for name in (query, ARCHIVE):  # the plan of the last batch will be another one
-        if carrier(warehouse, name) == of_logs:
-            kept = committed(warehouse, name)
-            if kept.settled is not None:
-                record(warehouse, name, replace(kept, settled=None))
+        kept, is_of_it = (
+            committed(warehouse, name),
+            carrier(warehouse, name) == carrier(warehouse, query),
+        )
+        if is_of_it and kept.settled is not None:
+            record(warehouse, name, replace(kept, settled=None))
     folder = f"{logs(warehouse, query)}/offsets"
     # The last one last: what a kill leaves unchanged is seen there.
     for batch in sorted(map(int, filter(is_digits, names(warehouse, folder)))):

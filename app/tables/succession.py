@@ -70,10 +70,9 @@ def archive_of(warehouse: Location, kept: Predecessor) -> DeltaTable:
     from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
-    old = location(warehouse, kept.uri)
-    path = path_in(old, "events")
+    path = path_in(location(warehouse, kept.uri), "events")
     try:
-        return DeltaTable(path, version=kept.version, storage_options=old.storage())
+        return DeltaTable(path, version=kept.version, storage_options=warehouse.storage())
     except DeltaError as error:
         raise UserError(
             f"{OPTION}: {path} has no version {kept.version} any more, which {warehouse.uri} begins"
@@ -114,8 +113,7 @@ def begin(warehouse: Location, uri: str, queries: Iterable[str], history_ms: int
             for query in queries:
                 write_text(warehouse, log.format(query, name), text)
         manifest.keep_topics(warehouse, manifest.of_any_layout(old).topics or {})
-        identity = checkpoints.identity(old, end.reader)
-        first = None if identity is None else identity.first_offset
+        first = checkpoints.require_identity(old, end.reader).first_offset
         kept = Predecessor(old.uri, end.table.version(), end.lines, first)
         _DOCUMENT.keep(warehouse, NAME, kept)
     return kept

@@ -51,12 +51,12 @@ def stream(
     assert kept is not None
     old = succession.location(warehouse, kept.uri)
     pieces = pieces_of(data_files(succession.archive_of(warehouse, kept), CLOCK))
-    last = checkpoints.last_planned(warehouse, query)
+    planned = checkpoints.offsets(warehouse, query, checkpoints.last_planned(warehouse, query))
     reader = SliceReader(
         pieces,
         ends_of(pieces, feed.max_records_per_trigger, feed.max_bytes_per_trigger),
         spark.sparkContext.defaultParallelism,
-        checkpoints.offsets(warehouse, query, last).get(UPTO) if last >= 0 else None,
+        planned.get(UPTO),
     )
     root = path_in(old, "events")
     storage = old.storage() if "://" in root else {}
@@ -85,8 +85,9 @@ def ends_of(pieces: Sequence[Piece], most_rows: int, most_bytes: int) -> list[in
     """
     before = np.array([piece.least - 1 for piece in pieces], np.int64)
     until = np.array([piece.most for piece in pieces], np.int64)
-    shares = [max(piece.rows / most_rows, piece.bytes / most_bytes) for piece in pieces]
-    a_ms = np.array(shares) / (until - before)
+    a_ms = np.array([max(p.rows / most_rows, p.bytes / most_bytes) for p in pieces]) / (
+        until - before
+    )
     edges = np.unique(np.concatenate([before, until]))
     slopes = np.zeros(len(edges))
     np.add.at(slopes, np.searchsorted(edges, before), a_ms)

@@ -51,11 +51,9 @@ class SliceReader(PlanningReader):
     def partitions(self, start: Document, end: Document) -> Sequence[InputPartition]:
         """The files of a slice, for a few tasks."""
         after, self._upto_ms = start[UPTO], end[UPTO]
-        found = sorted(
-            (piece for piece in self._pieces if piece.most > after and piece.least <= end[UPTO]),
-            key=lambda piece: -piece.bytes,
-        )
         rows = [
-            (piece.path, after, end[UPTO], piece.bytes // max(piece.rows, 1)) for piece in found
+            (piece.path, after, end[UPTO], piece.bytes // max(piece.rows, 1))
+            for piece in sorted(self._pieces, key=lambda piece: -piece.bytes)
+            if piece.most > after and piece.least <= end[UPTO]
         ]
         return [Rows(rows[n :: self._tasks]) for n in range(min(self._tasks, len(rows)))]
