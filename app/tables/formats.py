@@ -7,7 +7,7 @@ and changes none, so every release reads the tables of every other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -62,12 +62,11 @@ def check(warehouse: Location, jobs: Iterable[str]) -> None:
                 f" Weir {kept.weir}; this release ({__version__}) reads version {reads}\ncontinue with"
                 f" Weir {kept.weir}, or begin {manifest.filled_anew(warehouse)}"
             )
-    for problem in _changed_columns(warehouse, wanted):
-        raise UserError(problem)
+    _refuse_changed_columns(warehouse, wanted)
 
 
-def _changed_columns(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
-    """Columns whose type differs from the one that this release writes.
+def _refuse_changed_columns(warehouse: Location, jobs: Iterable[str]) -> None:
+    """UserError for a column whose type differs from the one that this release writes.
 
     `app.run.integrity` reports tables that cannot be opened.
     """
@@ -81,16 +80,14 @@ def _changed_columns(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
     ]
     for name in dict.fromkeys([*names, *WRITES]):
         path, options = path_in(warehouse, name), warehouse.storage()
-        if not DeltaTable.is_deltatable(path, options):
-            continue
         try:
             table = DeltaTable(path, storage_options=options)
-        except DeltaError:
+        except DeltaError:  # also where there is no table yet
             continue
         there = {column.name: column.type for column in table.schema().fields}
         for wanted in Schema.from_arrow(TABLES[name].schema).fields:
             if there.get(wanted.name, wanted.type) != wanted.type:
-                yield (
+                raise UserError(
                     f"warehouse: the column {wanted.name} of {path} has type "
                     f"{there[wanted.name]}; this release ({__version__}) writes {wanted.type}\n"
                     "continue with the Weir that wrote it, or begin "
