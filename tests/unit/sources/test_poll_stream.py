@@ -63,7 +63,7 @@ def test_a_repeated_batch_has_the_same_files_whatever_has_come_since(tmp_path: P
     end = one.next(start)
     write(tmp_path, "kafka_groups.a", 10, 9)
     again = reader(tmp_path, end)
-    assert [part.value for part in again.partitions(start, end)] == [[(path, False)]]
+    assert [part.value for part in again.partitions(start, end)] == [[(path, str(tmp_path), False)]]
     assert again.partitions(end, end) == []
     assert taken(again.next(end)) == ["kafka_groups.a 10"]
 
@@ -211,7 +211,7 @@ def test_every_poll_is_in_one_batch(
         nonlocal offset
         while (end := one.next(offset)) != offset:
             parts = one.partitions(offset, end)
-            assert sorted(path for part in parts for path, _ in part.value) == sorted(end[FILES])
+            assert sorted(path for part in parts for path, *_ in part.value) == sorted(end[FILES])
             read.extend(end[FILES])
             offset = end
 
