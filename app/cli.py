@@ -228,6 +228,15 @@ def run(
     ] = False,
     jobs: Jobs = None,
     warehouse: Warehouse = None,
+    archive: Annotated[
+        str | None,
+        Option(
+            "--from-archive",
+            metavar="WAREHOUSE",
+            help="Begin a new warehouse with the archive of another one, then read the source from where"
+            " that ends.",
+        ),
+    ] = None,
     log_format: Annotated[
         Literal["text", "json"],
         Option(
@@ -248,14 +257,14 @@ def run(
         from app.run.preflight import refuse
 
         # The driver of a cluster sees other folders and networks than the machine of this line.
-        (refuse if _preflight() == HERE else plan)(settings, names)
+        (partial(refuse, archive=archive) if _preflight() == HERE else plan)(settings, names)
         return 0 if settings.streamed else POLLS_ALONE
     from app.engine.policy_watch import Origin
     from app.run.service import run as run_service
 
     again = partial(_settings, config, warehouse, reads=True)
     origin = Origin(config, again) if config else None
-    return run_service(settings, available_now, names, log_format, origin, drain)
+    return run_service(settings, available_now, names, log_format, origin, drain, archive)
 
 
 @app.command()

@@ -5,6 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from app.config.base import resolved
+from app.errors import UserError
+
+STORES = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "https")
+"""Schemes of the object stores that a warehouse can be in."""
+
+
+def require_reached(address: str, option: str = "warehouse") -> None:
+    """UserError for an address, of a key or option, that is neither a folder nor in one of these
+    stores.
+    """
+    scheme, is_address, _ = address.partition("://")
+    if is_address and scheme.lower() not in ("file", *STORES):
+        stores = ", ".join(f"{name}://" for name in STORES)
+        raise UserError(f"{option}: no tables can be in {address}\nallowed: a folder, {stores}")
 
 
 @dataclass(frozen=True)

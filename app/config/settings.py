@@ -32,7 +32,7 @@ from app.config.base import Milliseconds, Model, Positive, as_text, in_unit, in_
 from app.config.documents import cause
 from app.config.forecast import ForecastSettings
 from app.config.levels import compiled
-from app.config.location import Location
+from app.config.location import Location, require_reached
 from app.config.maintenance import MaintenanceSettings
 from app.config.metrics import MetricsSettings
 from app.config.owners import Owner, owner_documents
@@ -149,16 +149,6 @@ class Settings(_WithJobs):
 
     _text = field_validator("storage_options", mode="before")(as_text)
 
-    @model_validator(mode="before")
-    @classmethod
-    def _without_archive_trigger(cls, document: Any) -> Any:
-        if isinstance(document, dict) and "archive_trigger_ms" in document:
-            raise ValueError(
-                "archive_trigger_ms: has been replaced: commit_interval_ms.events is the interval"
-                " of the archive"
-            )
-        return document
-
     @field_validator("quality", "forecast", "alerts", "maintenance", mode="before")
     @classmethod
     def _off(cls, section: Any) -> Any:
@@ -206,6 +196,7 @@ class Settings(_WithJobs):
                     f"{warehouse!r} has {sign} in it, which is not safe for tables; take "
                     "another path (allowed: any path without [ and without % before two digits)"
                 )
+        require_reached(warehouse)
         return warehouse
 
     @field_validator("queries")

@@ -247,7 +247,7 @@ class SourceSettings(Model):
 
     @property
     def is_polled(self) -> bool:
-        """Whether the driver polls a cluster for it; not for recorded polls."""
+        """Whether the driver polls a cluster for it."""
         return self.format in POLLED and self.path is None
 
     def feeds(self, kinds: Sequence[str], otherwise: bool) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from app import folders
 from app.errors import UserError
+from app.tables import manifest
 from app.tables.small_files import MAKE_ROOM, MAKE_WRITABLE, local_path
 from app.terminal.secrets import ENV, MASK, SECRET
 
@@ -70,8 +71,7 @@ _FIXABLE = (
     ),
     (
         re.compile(r"state of (?P<job>\w+) has version \S+, this release reads \S+"),
-        "{found}\nrun the release that wrote it; or take another warehouse and have the archive "
-        "of this one processed: source {{format: delta, path: {warehouse}/events}}",
+        "{found}\ncontinue with the release that wrote it, or begin {new}",
     ),
     (
         re.compile(r"No space left on device|Disk quota exceeded"),
@@ -192,7 +192,7 @@ def failure(name: str, text: str, settings: Settings) -> Exception:
     for pattern, message in _FEED_FIXABLE if feed else _FIXABLE:
         found = pattern.search(text)
         if found:
-            shown = message.format(found=found[0], warehouse=settings.warehouse.rstrip("/"))
+            shown = message.format(found=found[0], new=manifest.filled_anew(settings.location))
             return UserError(f"query {name}: {shown}")
     found = _ANSWERS.search(text)
     if found:

@@ -17,7 +17,7 @@ from app.engine.assignment import jobs_of
 from app.errors import UserError, reason
 from app.run import spark_logs
 from app.sources.files import planned_files
-from app.tables import checkpoints, inventory
+from app.tables import checkpoints, inventory, succession
 from app.tables.checkpoints import Commit
 from app.tables.gathering import Gathered
 from app.tables.log_files import empty_commits, opened, unfinished_commit
@@ -38,7 +38,7 @@ SHARED = "quarantine"
 def check(settings: Settings, queries: Mapping[str, Sequence[str]]) -> None:
     """Raise UserError for queries whose tables and checkpoint do not fit each other."""
     tables = _written(settings, queries)
-    for problem in problems(settings.location, settings.streamed, tables):
+    for problem in problems(settings.location, _source(settings), tables):
         raise UserError(problem)
 
 
@@ -53,7 +53,12 @@ def of_warehouse(settings: Settings) -> Iterator[str]:
     except UserError as error:
         yield str(error)
         return
-    yield from problems(settings.location, settings.streamed, tables)
+    yield from problems(settings.location, _source(settings), tables)
+
+
+def _source(settings: Settings) -> SourceSettings | None:
+    """The streamed source, once an archive that comes before it is read."""
+    return None if succession.unread(settings.location) else settings.streamed
 
 
 def _written(settings: Settings, queries: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:

@@ -6,17 +6,20 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from app.engine import assignment
+from app.errors import UserError
 from app.run import integrity
-from app.tables import formats, inventory, manifest, run_lock, writable
+from app.tables import formats, inventory, manifest, run_lock, succession, writable
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
     from app.engine.assignment import QueryPlan
 
 
-def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> QueryPlan:
+def refuse(
+    settings: Settings, jobs: Sequence[str] | None = None, archive: str | None = None
+) -> QueryPlan:
     """The queries of the run, restricted to `jobs` if given. UserError for a problem that prevents
-    the run.
+    the run, or its beginning with the `archive` of another warehouse.
 
     Local checks come first, then sources and sinks are contacted within their time-outs.
     """
@@ -28,6 +31,14 @@ def refuse(settings: Settings, jobs: Sequence[str] | None = None) -> QueryPlan:
     writable.require(settings.location)
     run_lock.refuse(settings.warehouse, made.touched)
     integrity.check(settings, made.own)
+    if archive is not None:
+        streamed = getattr(settings.streamed, "format", None)
+        succession.check(settings.location, archive, streamed, bool(settings.polled))
+    if jobs is not None and (archive is not None or succession.unread(settings.location)):
+        raise UserError(
+            f"--jobs: every job reads the archive that {succession.OPTION} has named\n"
+            "leave --jobs out until it is read"
+        )
 
     from app import sources
     from app.engine import throttle_publisher

@@ -5,7 +5,7 @@ it has a query of its own.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from app.engine.gatherers import Gatherers
 from app.engine.messages import MessageKind
 from app.engine.policy_watch import Origin, PolicyWatch
 from app.errors import UserError
-from app.run import integrity
+from app.run import continuing, integrity
 from app.run.clock_watch import ClockWatch
 from app.run.executors import come_by_themselves
 from app.run.failures import (
@@ -50,6 +50,7 @@ from app.tables import (
     last_configuration,
     lease,
     manifest,
+    succession,
 )
 from app.tables.archive_files import ArchiveUnwritable, ArchiveWriter
 from app.tables.gathering import GatheringWriter
@@ -87,15 +88,16 @@ def run(
     log_format: log.Format = "text",
     origin: Origin | None = None,
     drain: bool = False,
+    archive: str | None = None,
 ) -> int:
     """Run archive and govern; with `available_now` until the available data is processed, and with
-    `drain` until all of it is decided.
+    `drain` until all of it is decided. A new warehouse begins with the `archive` of another one.
 
     With `jobs` only these jobs run, and the archive only if it is among them. With `origin`
     policies follow their files. Returns 0 when the run ends by itself or is stopped; a failure is
     an exception.
     """
-    work(settings, available_now, jobs, log_format, origin=origin, drain=drain)
+    work(settings, available_now, jobs, log_format, origin=origin, drain=drain, archive=archive)
     return 0
 
 
@@ -108,13 +110,14 @@ def work(
     interactive: bool = False,
     origin: Origin | None = None,
     drain: bool = False,
+    archive: str | None = None,
 ) -> bool:
     """As `run`; returns whether the run was stopped before its end.
 
     An `interactive` run ends at Ctrl-C like any other command, without finishing a batch.
     """
     settings = assignment.continued(settings)
-    made = refuse(settings, jobs)
+    made = refuse(settings, jobs, archive)
     with only_run(settings.location, made.touched):
         if assignment.plan(settings, jobs) != made:
             raise UserError(
@@ -122,10 +125,11 @@ def work(
                 "start again"
             )
         # Errors before this line go to the caller without a log line; the log begins here.
-        progress = Progress(
-            log_format=log_format, pause_s=OF_POLLS_S if settings.streamed is None else None
+        pause_s = OF_POLLS_S if settings.streamed is None else None
+        progress = Progress(log_format=log_format, pause_s=pause_s)
+        stopped = _with_spark(
+            settings, made, available_now, progress, interactive, origin, drain, archive
         )
-        stopped = _with_spark(settings, made, available_now, progress, interactive, origin, drain)
     log.end()
     return stopped
 
@@ -138,6 +142,7 @@ def _with_spark(
     interactive: bool,
     origin: Origin | None,
     drain: bool,
+    archive: str | None,
 ) -> bool:
     """Run the queries in a Spark session; returns whether the run was asked to stop."""
     from pyspark import SparkContext
@@ -168,18 +173,20 @@ def _with_spark(
             last_configuration.keep(
                 settings.location, described(settings, time.time_ns() // 1_000_000)
             )
-            for query in made.queries:
-                feed, polled = settings.streamed, bool(settings.polled)
-                checkpoints.fit_sources(
-                    settings.location, query, feed.format if feed else None, polled
-                )
-            sources.claim(settings)
+            notes = [*made.notes(), *sources.notes(settings)]
+            if archive is not None:
+                notes += continuing.begin(settings, archive, made.queries)
         with listening(spark, stopping, python=not interactive):
-            for note in (*made.notes(), *sources.notes(settings)):
+            for note in notes:
                 progress.say(note)
             settings = settings.model_copy(update=manifest.numbers(settings.location))
             if come_by_themselves(spark):
                 _tell_cores(spark, settings, progress)
+            if not _archive_is_read(spark, settings, made, stopping, progress):
+                return True
+            with stoppable():
+                _fit_sources(settings, made.queries)
+                sources.claim(settings)
             Service(
                 spark, settings, made.queries, available_now, stopping, progress, origin, drain
             ).work()
@@ -190,6 +197,37 @@ def _with_spark(
     return stopping.asked
 
 
+def _archive_is_read(
+    spark: SparkSession,
+    settings: Settings,
+    made: QueryPlan,
+    stopping: Stopping,
+    progress: Progress,
+) -> bool:
+    """Whether the queries may go on with the source: they have read the archive that comes before it,
+    if there is one, unless the run was asked to stop.
+    """
+    first, location = continuing.filling(settings), settings.location
+    if first is None:
+        return True
+    left = {q: jobs for q, jobs in made.queries.items() if not succession.is_past(location, q)}
+    _fit_sources(first, left)
+    Service(spark, first, left, True, stopping, progress).work()
+    if not stopping.asked:
+        with stoppable():
+            succession.finish(location, list(made.queries))
+            sources.check_all(settings)  # of the other warehouse more may be known
+        progress.say(f"the archive is read; {_feeds(settings)} from where it ends")
+    return not stopping.asked
+
+
+def _fit_sources(settings: Settings, queries: Iterable[str]) -> None:
+    """Let the queries go on with the sources of these settings."""
+    feed, polled = settings.streamed, bool(settings.polled)
+    for query in queries:
+        checkpoints.fit_sources(settings.location, query, feed.format if feed else None, polled)
+
+
 def _tell_cores(spark: SparkSession, settings: Settings, progress: Progress) -> None:
     """Say what a cluster has, and whether the warehouse, which keeps its numbers, fits it."""
     cores, partitions = spark.sparkContext.defaultParallelism, settings.partitions or 0
@@ -197,7 +235,7 @@ def _tell_cores(spark: SparkSession, settings: Settings, progress: Progress) -> 
     if not cores <= 2 * partitions <= 8 * cores:
         progress.warn(
             f"the state of the warehouse is in {partitions} partitions, each the work of one core of"
-            f" {cores}; begin {manifest.filled_anew(settings.location)} with partitions: {cores}"
+            f" {cores}; with partitions: {cores}, begin {manifest.filled_anew(settings.location)}"
         )
 
 

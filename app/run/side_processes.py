@@ -21,7 +21,6 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from app.errors import UserError, not_installed, reason
-from app.tables.reach import by_delta_rs
 from app.terminal.printable import say
 from app.threads import working
 
@@ -49,8 +48,6 @@ class RepeatedWork:
     """None: it is not configured."""
     work: Callable[[Settings], list[str]]
     """In the process: one round; its problems."""
-    unreached: str | None = None
-    """What is said of a warehouse that only Spark reaches; None: it works there as well."""
     aligned: bool = False
     """Rounds begin at multiples of the interval since the epoch."""
     package: str | None = None
@@ -106,22 +103,13 @@ ROUNDS = {
     "quality": RepeatedWork(
         lambda settings: settings.quality.interval_ms, _audit, package="great_expectations"
     ),
-    "maintenance": RepeatedWork(
-        lambda settings: settings.maintenance.interval_ms,
-        _maintain,
-        "there is none, since only Spark reaches this warehouse",
-    ),
+    "maintenance": RepeatedWork(lambda settings: settings.maintenance.interval_ms, _maintain),
     "reconcile": RepeatedWork(
         lambda settings: settings.reconcile.interval_ms if settings.reconcile else None,
         _reconcile,
-        "brokers are not compared, since only Spark reaches this warehouse",
         aligned=True,
     ),
-    "forecast": RepeatedWork(
-        lambda settings: settings.forecast.interval_ms,
-        _forecast,
-        "none are made, since only Spark reaches this warehouse",
-    ),
+    "forecast": RepeatedWork(lambda settings: settings.forecast.interval_ms, _forecast),
 }
 ALERTS = "alerts"
 
@@ -149,11 +137,8 @@ def repeating(name: str, settings: Settings, log: Log) -> Iterator[None]:
     if interval_ms is None:
         yield
         return
-    unable = None if by_delta_rs(settings.warehouse) else each.unreached
     if each.package and find_spec(each.package) is None:
-        unable = f"none is made: {not_installed(each.package)}".replace("\n", "; ")
-    if unable is not None:
-        log(f"{name}: {unable}")
+        log(f"{name}: none is made: {not_installed(each.package)}".replace("\n", "; "))
         yield
         return
 
@@ -214,10 +199,6 @@ def evaluating(settings: Settings, log: Log) -> Iterator[None]:
     """A context in which alert rules are evaluated every `alerts.interval_ms`, and once more at its
     end."""
     if not settings.alerts.interval_ms:
-        yield
-        return
-    if not by_delta_rs(settings.warehouse):
-        log(f"{ALERTS}: not evaluated, since only Spark reaches this warehouse")
         yield
         return
     keeper = _Keeper(settings.model_dump_json(), log)

@@ -45,6 +45,7 @@ __all__ = [
 
 
 FORMATS = {
+    "archive": "app.sources.files.archived_records",
     "delta": "app.sources.files.delta_table",
     "files": "app.sources.files.line_files",
     "kafka": "app.sources.kafka.kafka_records",
@@ -57,7 +58,7 @@ FORMATS = {
     "pulsar_admin": "app.sources.pulsar.admin_source",
     "pulsar_messages": "app.sources.pulsar.pulsar_messages",
 }
-"""The module of each format."""
+"""The module of each format; an archive comes before a configured one."""
 
 
 def _module(feed: SourceSettings) -> ModuleType:

@@ -12,15 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pyspark.sql.datasource import (
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import InputPartition
 
 from app import folders
 from app.errors import UserError
+from app.sources.python_source import PlanningReader, Rows
 from app.tables import checkpoints
-from app.tables.reach import by_delta_rs
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -106,14 +103,7 @@ class StreamedSource:
         return time.monotonic() - self._changed_s >= self._idle_s
 
 
-class SomeFiles(InputPartition):
-    """Files that a task reads, and whether their records wait for the streamed source."""
-
-    def __init__(self, value: list[tuple[str, bool]]) -> None:
-        super().__init__(value)
-
-
-class PollReader(DataSourceStreamReader):
+class PollReader(PlanningReader):
     """Plans the batches of one query."""
 
     def __init__(self, plan: PollPlan) -> None:
@@ -168,16 +158,6 @@ class PollReader(DataSourceStreamReader):
         self._last = end
         return [] if start == end else _shared(end[FILES], self._plan.tasks, end.get(WAITING, ()))
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Files as rows."""
-        return _rows(partition)
-
-    def commit(self, end: Document) -> None:
-        """Polls remove old files themselves."""
-
-    def stop(self) -> None:
-        """Nothing is open."""
-
 
 class Folders:
     """The files of all feeds in some folders; a folder that has not changed is not read again."""
@@ -219,11 +199,8 @@ def needed(
     warehouse: Location, queries: Iterable[str], folder: str, names: Sequence[str]
 ) -> set[str]:
     """Of the names of a feed's files, those that a batch of any query has planned and not ended, and
-    those that one of `queries` has not read. All of them if that cannot be found out; none where only
-    Spark reaches the warehouse, so that a poller cannot ask.
+    those that one of `queries` has not read. All of them if that cannot be found out.
     """
-    if not by_delta_rs(warehouse.uri):
-        return set()
     running = list(queries)
     try:
         open_batches = [
@@ -255,6 +232,20 @@ def _is_new(file: PollFile, positions: dict[str, tuple[int, int]]) -> bool:
     return file.at_ms > at_ms or file.seq > seq
 
 
+def read_of(folder: Path, names: Iterable[str], end: Document) -> set[str]:
+    """Of the names in a feed's folder, those of files that a query has read at an offset."""
+    found = ((name, _NAME.fullmatch(name)) for name in names)
+    positions = {name: tuple(read) for name, read in end.get(POSITIONS, {}).items()}
+    return {
+        name
+        for name, number in found
+        if number
+        and not _is_new(
+            PollFile(int(number[1]), int(number[2]), str(folder / name), 0, 0), positions
+        )
+    }
+
+
 def _within(files: Sequence[PollFile], most: int | None) -> list[PollFile]:
     """The first files, one at least, that have no more than so many bytes."""
     taken: list[PollFile] = []
@@ -269,8 +260,8 @@ def _within(files: Sequence[PollFile], most: int | None) -> list[PollFile]:
 
 def _shared(files: Sequence[str], tasks: int, wait: Sequence[str] = ()) -> list[InputPartition]:
     """Files for a few tasks; records of the formats `wait` do."""
-    all_of_them = [(path, _format(path) in wait) for path in files]
-    return [SomeFiles(all_of_them[n::tasks]) for n in range(min(tasks, len(files)))]
+    all_of_them = [(path, path.rsplit("/", 3)[0], _format(path) in wait) for path in files]
+    return [Rows(all_of_them[n::tasks]) for n in range(min(tasks, len(files)))]
 
 
 def _folder(path: str) -> str:
@@ -280,8 +271,3 @@ def _folder(path: str) -> str:
 
 def _format(path: str) -> str:
     return _folder(path).split(".", 1)[0]
-
-
-def _rows(partition: InputPartition) -> Iterator[tuple[str, str, bool]]:
-    for path, waits in partition.value:
-        yield path, path.rsplit("/", 3)[0], waits

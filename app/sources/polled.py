@@ -79,14 +79,6 @@ def roots(feeds: Sequence[SourceSettings], warehouse: Location) -> list[Path]:
     return list(dict.fromkeys(_root(feed, warehouse) for feed in feeds))
 
 
-def recorded_folder(feed: SourceSettings, warehouse: Location) -> Path:
-    """The folder of what is read of recorded polls, beside that of polls: a stream of files."""
-    if feed.polled.spool is not None:
-        spool = Path(feed.polled.spool)
-        return spool.with_name(f"{spool.name}_recorded")
-    return _root(feed, warehouse).with_name(f"{feed.format}_recorded")
-
-
 def _root(feed: SourceSettings, warehouse: Location) -> Path:
     """The folder that has a feed's folder."""
     if feed.polled.spool is not None:

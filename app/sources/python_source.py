@@ -2,17 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PLANNING = "pyspark.sql.worker."
 """Begin of the modules that Spark's Python processes for the planning of sources run."""
+
+
+class Rows(InputPartition):
+    """What a task is given: rows that say what it reads."""
+
+    def __init__(self, value: list[tuple[Any, ...]]) -> None:
+        super().__init__(value)
+
+
+class PlanningReader(DataSourceStreamReader):
+    """Plans the batches of one query; the tasks that parse the records read them."""
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """The rows of a task."""
+        return iter(partition.value)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing is kept of what has ended."""
+
+    def stop(self) -> None:
+        """Nothing is open."""
 
 
 def opened(spark: SparkSession, schema: str, reader: DataSourceStreamReader) -> DataFrame:

@@ -30,7 +30,7 @@ from app.tables.definitions import TABLES, Table
 from app.tables.gathering import MOST_BYTES, Gathered, GatheringWriter
 from app.tables.log_properties import STATS
 from app.tables.object_store import object_store
-from app.tables.small_files import path_in
+from app.tables.small_files import Damaged, path_in
 
 if TYPE_CHECKING:
     from deltalake.transaction import AddAction
@@ -269,8 +269,10 @@ class ArchiveWriter(GatheringWriter):
 
     def _append_parts(self, name: str, parts: Sequence[pa.Table], batch: int) -> None:
         """Commit gathered FILES, merged."""
-        root = path_in(self._warehouse, name)
-        files, gone = merged(TABLES[name], pa.concat_tables(parts), root)
+        root, listed = path_in(self._warehouse, name), pa.concat_tables(parts)
+        for file in _gone(root, listed):
+            raise Damaged(file, f"is gone or changed, with rows of {name} that no commit has")
+        files, gone = merged(TABLES[name], listed, root)
         self.add_files(name, actions(TABLES[name], files), batch)
         self._merged += [f"{root}/{path}" for path in gone]
 
@@ -283,13 +285,16 @@ class ArchiveWriter(GatheringWriter):
 
 def lost(warehouse: Location, name: str, batch: int) -> str | None:
     """A file of a table that waits since a batch, and is gone or changed; None if all are there."""
-    root = Path(path_in(warehouse, name))
-    for listed in Gathered(warehouse, ARCHIVE).parts(name, [batch]):
-        for file in listed.to_pylist():
-            there = folders.look(root / file["path"])
-            if there is None or there.st_size != file["bytes"]:
-                return str(root / file["path"])
-    return None
+    parts = Gathered(warehouse, ARCHIVE).parts(name, [batch])
+    return next((gone for part in parts for gone in _gone(path_in(warehouse, name), part)), None)
+
+
+def _gone(root: str, files: pa.Table) -> Iterator[str]:
+    """FILES that are gone or changed."""
+    for file in files.to_pylist():
+        there = folders.look(Path(root, file["path"]))
+        if there is None or there.st_size != file["bytes"]:
+            yield str(Path(root, file["path"]))
 
 
 def awaited(warehouse: Location, name: str) -> tuple[float, set[str]]:

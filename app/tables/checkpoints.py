@@ -26,6 +26,8 @@ from app.tables.json_documents import Document
 from app.tables.small_files import Damaged, local_path, names, path_in, read_text, write_text
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from app.config.location import Location
 
 FOLDER = "_weir/checkpoints"
@@ -34,8 +36,17 @@ COMMITTED = "weir-committed.json"
 POLICIES = "weir-policies.json"
 COPYING = ".copying"
 PARTITIONS = "spark.sql.shuffle.partitions"
-OF_DELTA = "reservoirId"
-"""Key of the offsets of a Delta table."""
+MARKS = {
+    "delta": "reservoirId",
+    "files": "logOffset",
+    "kafka_logs": "logOffset",
+    "pulsar": "positions",
+    "pulsar_messages": "positions",
+    "archive": "archived_ms",
+}
+"""A key of the offsets of a source by its format; those of Kafka have topics as keys, each with its
+partitions.
+"""
 NO_OFFSET = "-"
 """A source of which a batch has read nothing, in Spark's plan of it."""
 POLLS, POLL_FILES = "polls", "files"
@@ -115,8 +126,7 @@ def location(warehouse: Location, query: str) -> str:
 
 def carrier(warehouse: Location, query: str) -> str:
     """The query whose batches a query has: that which carries the archive, otherwise itself."""
-    there = manifest.load(warehouse) if query == ARCHIVE else None
-    queries = (there.queries or {}) if there else {}
+    queries = (manifest.of_any_layout(warehouse).queries or {}) if query == ARCHIVE else {}
     return next((name for name, jobs in queries.items() if ARCHIVE in jobs), query)
 
 
@@ -207,48 +217,88 @@ def offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     if not text:
         return {}
     lines = lines_of(text)
-    return _offset(lines[min(2, len(lines) - 1)] if batch >= 0 else lines[-1])
+    return offset_of(lines[min(2, len(lines) - 1)] if batch >= 0 else lines[-1])
 
 
 def poll_offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     """The end of a batch in the polls, as Spark records it; empty if not known."""
     text = read_text(warehouse, f"{logs(warehouse, query)}/offsets/{batch}")
-    return _offset(lines_of(text)[-1]) if text else {}
+    return offset_of(lines_of(text)[-1]) if text else {}
 
 
 def fit_sources(warehouse: Location, query: str, streamed: str | None, polled: bool) -> None:
     """Let a query that has begun continue with or without a streamed source (its format), or polls
-    beside it: Spark wants a line for each in its plans. A Delta table, or another source after one,
-    begins anew. UserError if the query's last batch has not ended.
+    beside it: Spark wants a line for each in its plans. UserError for a source of another kind, or if
+    the query's last batch has not ended.
     """
-    last = last_planned(warehouse, query)
-    if last < 0:
-        return
-    folder = f"{logs(warehouse, query)}/offsets"
-
-    def fitted(lines: list[str]) -> list[str]:
-        polls_alone = POLLS in _offset(lines[0])
-        stream, polls = ([NO_OFFSET, *lines] if polls_alone else [*lines, NO_OFFSET])[:2]
-        if (OF_DELTA in _offset(stream)) != (streamed == "delta"):
-            stream = NO_OFFSET
-        return [line for line, wanted in ((stream, streamed), (polls, polled)) if wanted]
-
-    before = lines_of(read_text(warehouse, f"{folder}/{last}") or "")[2:]
-    if not before or fitted(before) == before:
+    before = ends(warehouse, query)
+    if not before or fitted(before, streamed, polled) == before:
         return
     if not settled(warehouse, query):
         raise UserError(
             f"source: its feeds have changed, and the last batch of {query} has not ended\n"
             "start once with the source as it was and --available-now, then change it"
         )
-    for name in names(warehouse, folder):
-        if is_digits(name):
-            lines = lines_of(read_text(warehouse, f"{folder}/{name}") or "")
-            text = "\n".join([*lines[:2], *fitted(lines[2:])])
-            _replace(warehouse, f"{folder}/{name}", text)
+    put_ends(warehouse, query, lambda lines: fitted(lines, streamed, polled))
 
 
-def _replace(warehouse: Location, file: str, text: str) -> None:
+def ends(warehouse: Location, query: str) -> list[str]:
+    """The end of the last planned batch in each source, as Spark records it; empty before it."""
+    text = read_text(
+        warehouse, f"{logs(warehouse, query)}/offsets/{last_planned(warehouse, query)}"
+    )
+    return lines_of(text or "")[2:]
+
+
+def fitted(lines: Sequence[str], streamed: str | None, polled: bool) -> list[str]:
+    """Ends in sources, with a line for the streamed source and for polls where there are such.
+    UserError for a streamed source of another kind than was read.
+    """
+    polls_alone = POLLS in offset_of(lines[0])
+    stream, polls = ([NO_OFFSET, *lines] if polls_alone else [*lines, NO_OFFSET])[:2]
+    if streamed is not None and stream != NO_OFFSET and _mark(stream) != MARKS.get(streamed):
+        read = ", ".join(name for name, mark in MARKS.items() if mark == _mark(stream)) or "kafka"
+        raise UserError(
+            f"source.format: {streamed} cannot go on where another source ({read}) has been read\n"
+            "put source back as it was; another source fills another warehouse"
+        )
+    return [line for line, wanted in ((stream, streamed), (polls, polled)) if wanted]
+
+
+def _mark(line: str) -> str | None:
+    """The key of MARKS that an end has; None for one of Kafka."""
+    found = offset_of(line)
+    kinds = {type(value) for value in found.values()}
+    return None if kinds <= {dict} else next((m for m in MARKS.values() if m in found), None)
+
+
+def put_ends(
+    warehouse: Location,
+    query: str,
+    changed: Callable[[list[str]], list[str]],
+    *,
+    anew: bool = False,
+) -> None:
+    """Change the ends of the planned batches, of which the last one has ended. With `anew` none of
+    them counts as having reached what its source had.
+    """
+    for name in (query, ARCHIVE):  # the plan of the last batch will be another one
+        kept, is_of_it = (
+            committed(warehouse, name),
+            carrier(warehouse, name) == carrier(warehouse, query),
+        )
+        if is_of_it and kept.settled is not None:
+            record(warehouse, name, replace(kept, settled=None))
+    folder = f"{logs(warehouse, query)}/offsets"
+    # The last one last: what a kill leaves unchanged is seen there.
+    for batch in sorted(map(int, filter(is_digits, names(warehouse, folder)))):
+        version, about, *lines = lines_of(read_text(warehouse, f"{folder}/{batch}") or "")
+        if anew:
+            about = json.dumps({**json.loads(about), "batchTimestampMs": 0})
+        put_plan(warehouse, f"{folder}/{batch}", "\n".join([version, about, *changed(lines)]))
+
+
+def put_plan(warehouse: Location, file: str, text: str) -> None:
     """Write a file of Spark anew, without the checksum of the file as it was."""
     local = local_path(path_in(warehouse, file))
     if local is not None:
@@ -256,7 +306,8 @@ def _replace(warehouse: Location, file: str, text: str) -> None:
     write_text(warehouse, file, text)
 
 
-def _offset(line: str) -> dict[str, Any]:
+def offset_of(line: str) -> dict[str, Any]:
+    """An end in a source, as Spark records it; empty for one of which nothing was read."""
     found: dict[str, Any] = {} if line == NO_OFFSET else json.loads(line)
     return found
 
@@ -318,7 +369,7 @@ def plan(warehouse: Location, query: str, batch: int) -> Plan:
         return Plan()
     _, about, *ends = text.split("\n")
     planned_ms = int(json.loads(about).get("batchTimestampMs", 0))
-    return Plan(planned_ms, _offset(ends[0]), _offset(ends[-1]))
+    return Plan(planned_ms, offset_of(ends[0]), offset_of(ends[-1]))
 
 
 def plan_without_records(warehouse: Location, query: str, watermark_ms: int, now_ms: int) -> None:

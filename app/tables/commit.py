@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from app.errors import UserError
 from app.tables import checkpoints, durable, lease
 from app.tables.creation import create
 from app.tables.definitions import TABLES, Table
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 ATTEMPTS = 5
 """Attempts of a commit that conflicts with another one."""
+_REFUSED = "failed validation check"
+"""What delta-rs says of rows that a constraint refuses."""
 
 
 class Writer:
@@ -54,8 +57,6 @@ class Writer:
         self._commits = dict(self._record.tables) if self._record else {}
         self._history_ms = history_ms
         self._open: dict[str, Any] = {}
-        self._wider: set[str] = set()
-        """Tables of a later release: they have more columns, null in the rows of this one."""
 
     def prepare(self, names: list[str]) -> None:
         """Create missing tables, so that readers find them from the start."""
@@ -69,12 +70,13 @@ class Writer:
         from deltalake import write_deltalake
 
         def write(table: DeltaTable, marker: CommitProperties) -> None:
+            # Columns of a later release, or of whoever added some, are null in these rows.
             write_deltalake(
                 table,
                 rows,
                 mode="append",
                 commit_properties=marker,
-                schema_mode="merge" if name in self._wider else None,
+                schema_mode="merge" if len(table.schema().fields) > rows.num_columns else None,
             )
 
         self._once(name, batch, write)
@@ -98,10 +100,11 @@ class Writer:
     ) -> None:
         """Commit a batch under its number, unless the table has it.
 
-        If the properties of the table change meanwhile, Delta refuses the commit once.
+        If the properties of the table change meanwhile, Delta refuses the commit once. UserError for
+        rows that a constraint of someone else refuses.
         """
         from deltalake import CommitProperties, Transaction
-        from deltalake.exceptions import CommitFailedError
+        from deltalake.exceptions import CommitFailedError, DeltaError
 
         table = self._table(name)
         marker = CommitProperties(app_transactions=[Transaction(self.application, batch)])
@@ -115,6 +118,14 @@ class Writer:
             except CommitFailedError:
                 if attempt + 1 == ATTEMPTS:
                     raise
+            except DeltaError as error:
+                if _REFUSED not in str(error):
+                    raise
+                raise UserError(
+                    f"warehouse: a constraint on the table {path_in(self._warehouse, name)} refuses"
+                    f" rows of batch {batch}\ndrop it (ALTER TABLE … DROP CONSTRAINT) and start again:"
+                    " the batch is repeated"
+                ) from None
         self._note(name, batch)
 
     def _newest(self, table: DeltaTable) -> int:
@@ -167,8 +178,6 @@ class Writer:
                 create(self._warehouse, name, log_properties(self._history_ms, name))
             table = DeltaTable(path, storage_options=options)
             _add_columns(table, definition)
-            if len(table.schema().fields) > len(definition.schema):
-                self._wider.add(name)
             self._open[name] = table
         return self._open[name]
 

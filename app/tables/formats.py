@@ -7,7 +7,7 @@ and changes none, so every release reads the tables of every other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,27 +24,16 @@ if TYPE_CHECKING:
     from app.config.location import Location
 
 NAME = "_weir/formats.json"
-VERSION = 2
-"""Version of the file itself, which an earlier release refuses."""
 
 
 @dataclass(frozen=True)
 class Formats:
     """The versions that the last run on a warehouse wrote."""
 
-    version: int
     weir: str
     """Release of Weir."""
     states: dict[str, int] = field(default_factory=dict)
     """Version of the state by job, of the jobs that have run."""
-
-
-@dataclass(frozen=True)
-class _Version:
-    """What the file has in every release."""
-
-    version: int
-    weir: str
 
 
 DOCUMENT: Document[Formats] = Document(
@@ -55,57 +44,29 @@ DOCUMENT: Document[Formats] = Document(
     ),
     indent=1,
 )
-_VERSION: Document[_Version] = Document(_Version, DOCUMENT.remedy)
 
 
 def load(warehouse: Location) -> Formats | None:
-    """The formats of the warehouse; None before the first start.
-
-    Raises UserError for a file that is damaged or of a later release.
-    """
-    found = _VERSION.load(warehouse, NAME)
-    if found is not None and found.version > VERSION:
-        raise UserError(
-            f"{path_in(warehouse, NAME)}: has version {found.version}, written by Weir {found.weir};"
-            f" this release ({__version__}) reads version {VERSION}\n{_forward(found.weir)}"
-        )
+    """The formats of the warehouse; None before the first start."""
     return DOCUMENT.load(warehouse, NAME)
 
 
 def check(warehouse: Location, jobs: Iterable[str]) -> None:
     """UserError if this release cannot continue these jobs on the warehouse."""
-    for problem in problems(warehouse, jobs):
-        raise UserError(problem)
-
-
-def problems(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
-    """Reasons why this release cannot continue, each with its remedy."""
-    kept = load(warehouse)
-    wanted = list(jobs)
+    kept, wanted = load(warehouse) or Formats(__version__), list(jobs)
     for job in wanted:
-        if kept is None:
-            break
         version, reads = kept.states.get(job), DECLARED[job].state_version
         if version is not None and version != reads:
-            remedy = (
-                _forward(kept.weir)
-                if version > reads
-                else (f"continue with Weir {kept.weir}, or begin {manifest.filled_anew(warehouse)}")
-            )
-            yield (
+            raise UserError(
                 f"{path_in(warehouse, NAME)}: the state of {job} has version {version}, written by"
-                f" Weir {kept.weir}; this release ({__version__}) reads version {reads}"
-                f"\n{remedy}"
+                f" Weir {kept.weir}; this release ({__version__}) reads version {reads}\ncontinue with"
+                f" Weir {kept.weir}, or begin {manifest.filled_anew(warehouse)}"
             )
-    yield from _changed_columns(warehouse, wanted)
+    _refuse_changed_columns(warehouse, wanted)
 
 
-def _forward(weir: str) -> str:
-    return f"start Weir {weir} or later, or put back a copy of the warehouse from before it ran"
-
-
-def _changed_columns(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
-    """Columns whose type differs from the one that this release writes.
+def _refuse_changed_columns(warehouse: Location, jobs: Iterable[str]) -> None:
+    """UserError for a column whose type differs from the one that this release writes.
 
     `app.run.integrity` reports tables that cannot be opened.
     """
@@ -119,19 +80,18 @@ def _changed_columns(warehouse: Location, jobs: Iterable[str]) -> Iterator[str]:
     ]
     for name in dict.fromkeys([*names, *WRITES]):
         path, options = path_in(warehouse, name), warehouse.storage()
-        if not DeltaTable.is_deltatable(path, options):
-            continue
         try:
             table = DeltaTable(path, storage_options=options)
-        except DeltaError:
+        except DeltaError:  # also where there is no table yet
             continue
         there = {column.name: column.type for column in table.schema().fields}
         for wanted in Schema.from_arrow(TABLES[name].schema).fields:
             if there.get(wanted.name, wanted.type) != wanted.type:
-                yield (
+                raise UserError(
                     f"warehouse: the column {wanted.name} of {path} has type "
                     f"{there[wanted.name]}; this release ({__version__}) writes {wanted.type}\n"
-                    "start the Weir that wrote it, or take another warehouse"
+                    "continue with the Weir that wrote it, or begin "
+                    + manifest.filled_anew(warehouse)
                 )
 
 
@@ -139,6 +99,6 @@ def keep(warehouse: Location, jobs: Iterable[str]) -> None:
     """Record the versions that this release writes."""
     kept = load(warehouse)
     states = {**(kept.states if kept else {}), **{j: DECLARED[j].state_version for j in jobs}}
-    wanted = Formats(VERSION, __version__, states)
+    wanted = Formats(__version__, states)
     if wanted != kept:
         DOCUMENT.keep(warehouse, NAME, wanted)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from app.errors import UserError
 from app.tables.json_documents import Document
 from app.tables.small_files import path_in
+from app.terminal.program import PROGRAM
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -45,6 +46,8 @@ class _Layout:
     """What a manifest of every layout has."""
 
     layout_version: int
+    queries: dict[str, list[str]] | None = None
+    topics: dict[str, str] | None = None
 
 
 DOCUMENT: Document[Manifest] = Document(Manifest, indent=1)
@@ -53,18 +56,19 @@ _LAYOUT: Document[_Layout] = Document(_Layout)
 
 def load(warehouse: Location) -> Manifest | None:
     """The manifest of the warehouse; None before the first start."""
-    layout = _LAYOUT.load(warehouse, NAME)
-    if layout is not None and layout.layout_version != LAYOUT_VERSION:
-        way = (
-            "take another warehouse, or the Weir that wrote this one"
-            if layout.layout_version > LAYOUT_VERSION
-            else f"begin {filled_anew(warehouse)}"
-        )
+    layout = of_any_layout(warehouse).layout_version
+    if layout != LAYOUT_VERSION:
         raise UserError(
-            f"{path(warehouse)}: the warehouse has layout version {layout.layout_version}\n"
-            f"this version of Weir reads layout version {LAYOUT_VERSION}; {way}"
+            f"{path(warehouse)}: the warehouse has layout version {layout}, and this Weir reads layout"
+            f" version {LAYOUT_VERSION}\ncontinue with the Weir that wrote it, or begin"
+            f" {filled_anew(warehouse)}"
         )
     return DOCUMENT.load(warehouse, NAME)
+
+
+def of_any_layout(warehouse: Location) -> _Layout:
+    """What the manifest of any layout says of queries and topics; nothing without a manifest."""
+    return _LAYOUT.load(warehouse, NAME) or _Layout(LAYOUT_VERSION)
 
 
 def check(warehouse: Location, partitions: int | None, shards: int | None) -> Manifest | None:
@@ -131,10 +135,11 @@ def record(warehouse: Location, queries: Mapping[str, Sequence[str]]) -> None:
 
 
 def filled_anew(warehouse: Location) -> str:
-    """What takes the place of a warehouse whose states a run cannot use."""
+    """What takes the place of a warehouse whose states a run cannot use, and how."""
+    uri = warehouse.uri.rstrip("/")
     return (
-        f"another warehouse, which a run with source.format delta and source.path {warehouse.uri}/"
-        "events fills from the archive of this one"
+        "a new warehouse that continues this one: its archive, then the source from where that ends\n"
+        f"{PROGRAM} run --config weir.yaml --warehouse {uri}-new --from-archive {uri}"
     )
 
 

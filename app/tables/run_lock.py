@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -12,7 +13,6 @@ from typing import IO, TYPE_CHECKING
 from app import folders
 from app.errors import UserError
 from app.tables import lease
-from app.tables.reach import by_delta_rs
 from app.tables.small_files import local_path
 
 if TYPE_CHECKING:
@@ -32,12 +32,11 @@ class Busy(UserError):
 def only_run(warehouse: Location, queries: Sequence[str]) -> Iterator[None]:
     """Hold the locks of these queries; UserError if another process holds one.
 
-    A lock ends with its process, however that ends. An object store has leases in place of locks;
-    where only Spark reaches the warehouse, its checkpoint rejects the second writer later.
+    A lock ends with its process, however that ends. An object store has leases in place of locks.
     """
     root = local_path(warehouse.uri)
     with ExitStack() as held:
-        if root is None and by_delta_rs(warehouse.uri):
+        if root is None:
             held.enter_context(lease.held(warehouse, queries))
         for folder, name in () if root is None else product([root / FOLDER], queries):
             folder.mkdir(parents=True, exist_ok=True)
@@ -68,45 +67,25 @@ def at_work(warehouse: Location) -> bool:
 
 
 @contextmanager
-def only_maintenance(warehouse: Location) -> Iterator[None]:
-    """Hold the lock of the warehouse's maintenance; Busy if another process holds it.
-
-    In an object store two processes may do the same work; each commit is accepted from one.
+def _only(name: str, what: str, warehouse: Location) -> Iterator[None]:
+    """Hold a lock of the warehouse; Busy if another process holds it. An object store has no locks: two
+    maintenances may do the same work there, each commit of which is accepted from one.
     """
-    with _only(warehouse, MAINTENANCE, f"maintain: another process maintains {warehouse.uri}"):
-        yield
-
-
-@contextmanager
-def only_reconciliation(warehouse: Location) -> Iterator[None]:
-    """Hold the lock of the warehouse's comparisons; Busy if another process holds it. An object
-    store has no locks: only one process may compare there.
-    """
-    what = f"reconcile: another process compares {warehouse.uri} with its brokers"
-    with _only(warehouse, RECONCILIATION, what):
-        yield
-
-
-@contextmanager
-def only_forecast(warehouse: Location) -> Iterator[None]:
-    """Hold the lock of the warehouse's forecasts; Busy if another process holds it. An object store
-    has no locks: only one process may forecast there.
-    """
-    what = f"forecast: another process makes forecasts of {warehouse.uri}"
-    with _only(warehouse, FORECAST, what):
-        yield
-
-
-@contextmanager
-def _only(warehouse: Location, name: str, what: str) -> Iterator[None]:
     root = local_path(warehouse.uri)
     with ExitStack() as held:
         if root is not None:
             file = root / name
             file.parent.mkdir(parents=True, exist_ok=True)
             if not _taken(held.enter_context(file.open("w"))):
-                raise Busy(f"{what}\nit does the same work: wait for its end")
+                raise Busy(f"{what.format(warehouse.uri)}\nit does the same work: wait for its end")
         yield
+
+
+only_maintenance = partial(_only, MAINTENANCE, "maintain: another process maintains {}")
+only_reconciliation = partial(
+    _only, RECONCILIATION, "reconcile: another process compares {} with its brokers"
+)
+only_forecast = partial(_only, FORECAST, "forecast: another process makes forecasts of {}")
 
 
 def _free(path: Path) -> bool:

@@ -6,7 +6,7 @@ import errno
 import re
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from app import folders
 from app.errors import UserError
@@ -21,8 +21,6 @@ RECONCILE = "_weir/reconcile.json"
 """What the comparison with the brokers has read of them."""
 PAGES = "_weir/quality"
 """The folder of the audits' pages."""
-DELTA_RS = ("s3", "s3a", "gs", "az", "azure", "adl", "abfs", "abfss", "https")
-"""Schemes of the object stores that delta-rs opens; Spark's Hadoop opens all others."""
 MAKE_ROOM = "make room and start again: the run continues where it was"
 MAKE_WRITABLE = "make it writable and start again: the run continues where it was"
 PUT_BACK = "put it back from a copy of the same time as the tables, or take another warehouse"
@@ -59,8 +57,7 @@ def read_text(warehouse: Location, name: str, remedy: str = PUT_BACK) -> str | N
         if local is not None:
             file = local / name
             return file.read_text("utf-8")
-        system, place = _remote(warehouse, name)
-        return system.read(place)
+        return _ObjectStore(warehouse).read(name)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
@@ -73,16 +70,14 @@ def names(warehouse: Location, folder: str) -> list[str]:
     local = local_path(warehouse.uri)
     if local is not None:
         return folders.names(local / folder)
-    system, folder = _remote(warehouse, folder)
-    return sorted(system.names(folder))
+    return sorted(_ObjectStore(warehouse).names(folder))
 
 
 def write_text(warehouse: Location, name: str, text: str) -> None:
     """Write the file `name` below the warehouse, whole or not at all."""
     local = local_path(warehouse.uri)
     if local is None:
-        system, name = _remote(warehouse, name)
-        system.write(name, text)
+        _ObjectStore(warehouse).write(name, text)
         return
     file = local / name
     try:
@@ -103,13 +98,6 @@ def remove(warehouse: Location, name: str) -> None:
     else:
         with suppress(FileNotFoundError):
             object_store(warehouse.uri, warehouse.storage()).delete_file(name)
-
-
-def _remote(warehouse: Location, name: str) -> tuple[_ObjectStore | _Hadoop, str]:
-    scheme = _SCHEME.match(warehouse.uri)
-    if scheme and scheme[1].lower() in DELTA_RS:
-        return _ObjectStore(warehouse), name
-    return _Hadoop(), f"{warehouse.uri.rstrip('/')}/{name}"
 
 
 class _ObjectStore:
@@ -136,45 +124,3 @@ class _ObjectStore:
     def write(self, name: str, text: str) -> None:
         with self._system.open_output_stream(name) as file:
             file.write(text.encode())
-
-
-class _Hadoop:
-    """Files that only Hadoop reaches, through the Spark session of this process."""
-
-    def __init__(self) -> None:
-        from pyspark.sql import SparkSession
-
-        spark = SparkSession.getActiveSession()
-        if spark is None:
-            raise UserError(
-                "warehouse: only Spark reaches it, and this command runs without Spark\n"
-                "take a folder or an object store for commands that read without Spark"
-            )
-        self._jvm: Any = spark._jvm
-        self._conf = spark._jsc.hadoopConfiguration()
-
-    def read(self, name: str) -> str | None:
-        path = self._jvm.org.apache.hadoop.fs.Path(name)
-        system = path.getFileSystem(self._conf)
-        if not system.exists(path):
-            return None
-        stream = system.open(path)
-        try:
-            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-        finally:
-            stream.close()
-
-    def names(self, folder: str) -> list[str]:
-        path = self._jvm.org.apache.hadoop.fs.Path(folder)
-        system = path.getFileSystem(self._conf)
-        if not system.exists(path):
-            return []
-        return [status.getPath().getName() for status in system.listStatus(path)]
-
-    def write(self, name: str, text: str) -> None:
-        path = self._jvm.org.apache.hadoop.fs.Path(name)
-        stream = path.getFileSystem(self._conf).create(path, True)
-        try:
-            stream.write(bytearray(text.encode()))
-        finally:
-            stream.close()

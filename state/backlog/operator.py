@@ -62,7 +62,6 @@ class Backlog(SharedWallJob[Shard]):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
-    version = shards.VERSION
     key = DECLARATION.key
     columns = COLUMNS
     order = SEQUENCE

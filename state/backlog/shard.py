@@ -25,7 +25,6 @@ from state.engine.store import Store as Kept
 from state.engine.structs import grown, picked
 from state.engine.wall_job import SharedShard
 
-VERSION = STATE_VERSION
 KEY_NAMES = ("cluster", "topic", "base", "namespace", "broker", "feed", "cached_name")
 POOLS = {
     "ledgers": L.STORED_LEDGER,
@@ -41,7 +40,7 @@ Parts = dict[str, Array]
 _TABLES = ("keys", "cursors")
 KEPT = Kept(
     NAME,
-    VERSION,
+    STATE_VERSION,
     Plain("checks"),
     Plain("settings"),
     Texts("config"),

@@ -52,7 +52,6 @@ class Chunks(SharedWallJob[Shard]):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
-    version = shards.VERSION
     key = DECLARATION.key
     columns = COLUMNS
     order = SEQUENCE

@@ -18,7 +18,6 @@ from state.engine import structs, wall_job
 from state.engine.names import Names
 from state.engine.store import Arrays, Plain, RecordSet, Store, Struct
 
-VERSION = STATE_VERSION
 PAYLOAD = "payload"
 """Column of records: position of an inline payload in the shard's store, -1 without."""
 NAME_FIELDS = {
@@ -49,7 +48,7 @@ LAYOUTS: Mapping[str, np.dtype] = {
 _WORLD = {name: f"world.{name}" for name in LAYOUTS}
 KEPT = Store(
     NAME,
-    VERSION,
+    STATE_VERSION,
     Plain("next_order"),
     *(Struct(_WORLD[name], kind, NAME_FIELDS.get(name, ())) for name, kind in LAYOUTS.items()),
     RecordSet("waiting", COLUMNS, TEXTS, (PAYLOAD,)),

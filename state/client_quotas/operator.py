@@ -24,7 +24,7 @@ import pyarrow as pa
 from state.client_quotas import flow, resting
 from state.client_quotas import layout as L
 from state.client_quotas import shard as shards
-from state.client_quotas.declaration import COLUMNS, DECLARATION, NAME, STATE_VERSION
+from state.client_quotas.declaration import COLUMNS, DECLARATION, NAME
 from state.client_quotas.layout import NULL, Array, Feed, Out, World
 from state.client_quotas.rows import Rows, close_windows
 from state.client_quotas.sequence import SEQUENCE
@@ -49,7 +49,6 @@ class ClientQuotas(SharedWallJob[Shard]):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
-    version = STATE_VERSION
     key = DECLARATION.key
     columns = COLUMNS
     order = SEQUENCE

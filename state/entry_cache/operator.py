@@ -22,7 +22,6 @@ from state.engine.documents import Configured
 from state.engine.job import Step
 from state.engine.reach import Reach
 from state.entry_cache import rows
-from state.entry_cache import shard as shards
 from state.entry_cache.broker import Broker
 from state.entry_cache.declaration import NAME
 from state.entry_cache.settings import ONLINE, Variant
@@ -35,7 +34,6 @@ class EntryCache(mono.MonoJob):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
-    version = shards.VERSION
     form = Brokers.form
     policies: tuple[str, ...] = ONLINE
     """Values of the parameter `policy`."""

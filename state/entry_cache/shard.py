@@ -21,7 +21,6 @@ from state.entry_cache.settings import Variant
 from state.entry_cache.store import LAYOUTS, NAME_FIELDS
 from state.entry_cache.world import blank, new_world
 
-VERSION = STATE_VERSION
 NAME_COLUMNS = (
     "source_feed",
     "cluster",
@@ -58,7 +57,7 @@ READ = among(
 class Brokers(Shard[Broker]):
     """What one shard knows between two calls."""
 
-    form = Form(NAME, VERSION, COLUMNS, NAME_COLUMNS, LAYOUTS, NAME_FIELDS, ("fresh",))
+    form = Form(NAME, STATE_VERSION, COLUMNS, NAME_COLUMNS, LAYOUTS, NAME_FIELDS, ("fresh",))
     scopes = frozenset({"broker"})
     kinds = READ
 

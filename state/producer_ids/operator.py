@@ -55,7 +55,6 @@ class ProducerIds(SharedWallJob[Shard]):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
-    version = shards.VERSION
     key = DECLARATION.key
     columns = COLUMNS
     order = SEQUENCE

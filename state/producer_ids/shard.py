@@ -20,7 +20,6 @@ from state.producer_ids.filters import enter_all
 from state.producer_ids.layout import NULL, Array, World
 from state.producer_ids.shared import MEANING, Timeline
 
-VERSION = STATE_VERSION
 NAME_COLUMNS = (
     "source_feed",
     "cluster",
@@ -36,7 +35,7 @@ NAME_COLUMNS = (
 _SAMPLE_COLUMNS = ("sample_start", "sample_last", "sample_total")
 KEPT = Store(
     NAME,
-    VERSION,
+    STATE_VERSION,
     Plain("shape"),
     Texts("config"),
     Struct("meaning", MEANING, ("name",)),

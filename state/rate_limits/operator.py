@@ -18,7 +18,6 @@ from state.engine.job import Step
 from state.engine.reach import Reach
 from state.rate_limits import bucket
 from state.rate_limits import layout as L
-from state.rate_limits import shard as shards
 from state.rate_limits.declaration import NAME
 from state.rate_limits.shard import Brokers
 
@@ -42,7 +41,6 @@ class RateLimits(mono.MonoJob):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
-    version = shards.VERSION
     form = Brokers.form
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:

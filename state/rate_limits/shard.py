@@ -17,7 +17,6 @@ from state.rate_limits.layout import Array, World
 from state.rate_limits.store import NAME_FIELDS, PARTS
 from state.rate_limits.world import LAYOUTS
 
-VERSION = STATE_VERSION
 NAME_COLUMNS = (
     "source_feed",
     "cluster",
@@ -34,7 +33,12 @@ class Brokers(Shard[Broker]):
     """The state of one shard between two calls."""
 
     form = Form(
-        NAME, VERSION, COLUMNS, NAME_COLUMNS, {name: LAYOUTS[name] for name in PARTS}, NAME_FIELDS
+        NAME,
+        STATE_VERSION,
+        COLUMNS,
+        NAME_COLUMNS,
+        {name: LAYOUTS[name] for name in PARTS},
+        NAME_FIELDS,
     )
 
     def __init__(

@@ -1,10 +1,11 @@
-"""A run that kills itself: `python -m tests.crash.killed_run CONFIG QUERY STEP NUMBER`.
+"""A run that kills itself: `python -m tests.crash.killed_run CONFIG QUERY STEP NUMBER [ARCHIVE]`.
 
-STEP is one of STEPS, GATHERED, EDITED or PARTED, and NUMBER is at which time it is reached; with 0
+STEP is one of STEPS, GATHERED, EDITED, PARTED or CONTINUED, and NUMBER is at which time it is reached; with 0
 nothing is killed. QUERY is ALL, the query of all jobs with the archive, or one of the two apart.
 Only this query runs, so that the other is not done before its own turn to be killed. Everything
 else is the product's own `run --available-now`; at the steps of GATHERED, where rows of several
-batches are committed together, `run` without an end.
+batches are committed together, `run` without an end. With ARCHIVE it begins with that of another
+warehouse.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from app.config.settings import Settings, load_settings
 from app.engine.archive_query import Archivist
 from app.engine.govern import Committer
 from app.run.service import run
-from app.tables import archive_files, checkpoints, durable, manifest, policy_log
+from app.tables import archive_files, checkpoints, durable, manifest, policy_log, succession
 from app.tables.commit import Writer
 from app.tables.gathering import Gathered, GatheringWriter
 from tests.crash.tables import ALONE
@@ -90,14 +91,23 @@ EDITED: dict[str, Step | Logged] = {
     # A version of the policies that is written and that nothing has been judged by.
     "taken": Step("after", ((policy_log, "keep"),)),
 }
+CONTINUED: dict[str, Step | Logged] = {
+    # A warehouse that reads the archive of another one, and then the source.
+    "found": Step("after", ((manifest, "keep_topics"),)),
+    "begins": Step("after", ((succession, "begin"),)),
+    "is-read": Step("before", ((succession, "finish"),)),
+    "half-changed": Step("before", ((checkpoints, "put_plan"),)),
+    "changed": Step("after", ((checkpoints, "put_ends"),)),
+    "goes-on": Step("after", ((succession, "finish"),)),
+}
 
 
-def main(config: str, query: str, step: str, number: str) -> int:
+def main(config: str, query: str, step: str, number: str, archive: str | None = None) -> int:
     """Run to the end of the source, or to the step at which the process is killed."""
     gathers = step in GATHERED
     gathering = {"commit_interval_ms": INTERVAL_MS} if gathers else {}
     settings = load_settings(Path(config), ALONE | gathering)
-    reached, count = {**STEPS, **GATHERED, **EDITED, **PARTED}[step], int(number)
+    reached, count = {**STEPS, **GATHERED, **EDITED, **PARTED, **CONTINUED}[step], int(number)
     carries = query == ALL
     query = "govern" if carries else query
     if isinstance(reached, Logged) and count:
@@ -109,6 +119,8 @@ def main(config: str, query: str, step: str, number: str) -> int:
         for owner, name in reached.functions:
             setattr(owner, name, _killing(getattr(owner, name), reached.when, counter))
     jobs = [*settings.jobs, *(["archive"] if carries else [])] if query == "govern" else [query]
+    if archive is not None:
+        return run(settings, available_now=True, archive=archive)
     return run(settings, available_now=not gathers, jobs=jobs)
 
 

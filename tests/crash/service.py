@@ -248,8 +248,9 @@ def batches(warehouse: str, query: str, log: str) -> int:
     return max(found, default=-1) + 1
 
 
-def killed_at(config: Path, query: str, step: str, number: int) -> None:
-    """A run that kills itself at a step of a commit; Failed if it ends in another way."""
+def killed_at(config: Path, query: str, step: str, number: int, *archive: str) -> None:
+    """A run that kills itself at a step of a commit, which may begin with the archive of another
+    warehouse; Failed if it ends in another way."""
     command = [
         sys.executable,
         "-m",
@@ -258,6 +259,7 @@ def killed_at(config: Path, query: str, step: str, number: int) -> None:
         query,
         step,
         str(number),
+        *archive,
     ]
     ended = subprocess.run(command, timeout=300, check=False, capture_output=True, text=True)
     if ended.returncode != -signal.SIGKILL:

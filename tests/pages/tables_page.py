@@ -93,8 +93,14 @@ spark.readStream.format("delta").option("skipChangeCommits", "true").load(
 ```
 
 A change data feed is switched on per table:
-`ALTER TABLE … SET TBLPROPERTIES (delta.enableChangeDataFeed = true)`. Other writers must leave the
-tables alone: a restart compares them with its checkpoints.
+`ALTER TABLE … SET TBLPROPERTIES (delta.enableChangeDataFeed = true)`.
+
+Beside a run, and between two, tools of others may do what leaves the rows: `OPTIMIZE` and Z-order,
+`VACUUM`, comments, change feeds, constraints, further columns (null in the rows of the run). A
+constraint that refuses rows of the run stops it, and is named. `VACUUM` of files that no version
+names needs its default retention: without one, which Delta refuses unless told otherwise, it removes
+files of `events` that wait for a commit; the run stops and names them. Rows must stay as they are: a
+restart compares the tables with its checkpoints.
 """
 
 

@@ -15,7 +15,9 @@ from app.engine.assignment import apply, plan
 from app.run.service import Service, run
 from app.run.shutdown import Stopping
 from app.tables import inventory
+from tests.support.servers.kafka import Kafka
 from tests.support.traces import all_rows, by_broker, punctual_trace
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,3 +105,18 @@ def rows_in(settings: Settings, table: str = "events") -> int:
     if not DeltaTable.is_deltatable(path):
         return 0
     return int(DeltaTable(path).to_pyarrow_dataset().count_rows())
+
+
+def offsets(kafka: Kafka, topic: str, partitions: int = PARTITIONS) -> list[tuple[str, int]]:
+    """Identity of every record that the topic holds."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": kafka.servers, "group.id": "none"})
+    try:
+        ends = [
+            consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=PATIENCE_S)[1]
+            for p in range(partitions)
+        ]
+    finally:
+        consumer.close()
+    return sorted((str(p), o) for p, end in enumerate(ends) for o in range(end))

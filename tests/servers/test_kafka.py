@@ -22,6 +22,7 @@ from tests.servers.live import (
     PARTITIONS,
     Lines,
     MakeSettings,
+    offsets,
     policies,
     rows_in,
     running,
@@ -63,21 +64,6 @@ def kafka_settings(make: MakeSettings, kafka: Kafka, topic: str, **more: object)
 def produce(kafka: Kafka, topic: str, records: Lines) -> None:
     """Send the records in their order, those of a broker into one partition."""
     kafka.produce_to(topic, ((broker % PARTITIONS, line) for broker, line in records))
-
-
-def offsets(kafka: Kafka, topic: str) -> list[tuple[str, int]]:
-    """Identity of every record that the topic holds."""
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": kafka.servers, "group.id": "none"})
-    try:
-        ends = [
-            consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=PATIENCE_S)[1]
-            for p in range(PARTITIONS)
-        ]
-    finally:
-        consumer.close()
-    return sorted((str(p), o) for p, end in enumerate(ends) for o in range(end))
 
 
 def test_a_broker_that_goes_away_and_comes_back_loses_and_doubles_nothing(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import shutil
@@ -11,8 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.cli import main
+from app.config.pulsar_admin import PulsarAdminSettings
 from app.config.settings import load_settings
 from app.run.service import run
+from tests.support.recorded_polls import convert
 from tests.unit.state.recorded_polls import CASES
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ def warehouse(
     (folder / "polls").mkdir()
     for name in NAMES:
         shutil.copy(CASES / f"pulsar-{name}" / "polls.ndjson", folder / "polls" / f"{name}.ndjson")
+    done = convert(folder / "polls", folder / "in", PulsarAdminSettings(cluster="standalone"))
+    said.write(done.text())
     settings = load_settings(
         None,
         {
@@ -53,15 +56,10 @@ def warehouse(
             "queries": [["backlog"]],
             "partitions": 2,
             "alerts": None,
-            "source": {
-                "format": "pulsar_admin",
-                "path": str(folder / "polls"),
-                "admin": {"cluster": "standalone"},
-            },
+            "source": {"format": "files", "path": str(folder / "in" / "polls")},
         },
     )
-    with contextlib.redirect_stderr(said):
-        assert run(settings, available_now=True) == 0
+    assert run(settings, available_now=True) == 0
     return settings.warehouse
 
 

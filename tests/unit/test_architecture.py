@@ -285,7 +285,6 @@ MAY_LIST = {
     ("udfs/compiled_cache.py", "folder.iterdir()"): "one process compiles, under a lock",
     ("app/engine/payloads.py", "(Path(self.root) / path).stat()"): "what is gone is an error",
     ("app/tables/archive_files.py", "file.stat()"): "has just been written",
-    ("app/tables/small_files.py", "system.open(path)"): "what is gone is an error",
 }
 """What may do without `app.folders`, and why."""
 

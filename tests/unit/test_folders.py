@@ -23,7 +23,6 @@ from app.run.maintenance import leftovers
 from app.sources.files import line_files
 from app.sources.kafka.producer_owners import RequestLogs
 from app.sources.poll_plan import Folders
-from app.sources.pulsar import recorded
 from app.sources.spool import Spool
 from app.tables import checkpoints, log_files, run_lock, small_files, spark_files
 from app.tables.gathering import Gathered
@@ -160,7 +159,6 @@ LOOKS: list[tuple[str, Callable[[Path], Any], Any]] = [
         [],
     ),
     ("f", lambda root: line_files.is_packed(str(root)), False),
-    ("f", lambda root: recorded.recordings(root), []),
     ("_weir/checkpoints/q/offsets", lambda root: _queries(root), []),
 ]
 

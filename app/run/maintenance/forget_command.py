@@ -18,7 +18,6 @@ from app.run.maintenance.forgetting import Forgotten, forget, refuse
 from app.run.maintenance.names import COLUMNS, Name
 from app.run.maintenance.still_named import still_named
 from app.tables import run_lock
-from app.tables.reach import require_delta_rs
 from app.terminal.printable import say
 from app.terminal.rows import write_table
 
@@ -36,7 +35,6 @@ def forget_command(
     """Forget names, given by their kind; returns 1 if a table could not be done, or a file not be
     searched.
     """
-    require_delta_rs(settings.warehouse)
     if not any(names.values()):
         options = ", ".join(f"--{kind.replace('_', '-')}" for kind in COLUMNS)
         raise UserError(f"forget: names nobody\ngive one or more of {options}")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from app.read.relations import Warehouse
 from app.run.maintenance.upkeep import MaintainedTable, MaintenanceRound, upkeep
-from app.tables.reach import require_delta_rs
 from app.tables.run_lock import only_maintenance
 from app.terminal.printable import say
 from app.terminal.rows import write_table
@@ -24,7 +23,6 @@ def maintain_command(settings: Settings, dry_run: bool = False, as_json: bool = 
     """Maintain the warehouse, or print what would be done; returns 1 if a table could not be
     maintained.
     """
-    require_delta_rs(settings.warehouse)
     Warehouse.of(settings.location).require()
     with nullcontext() if dry_run else only_maintenance(settings.location):
         done = upkeep(Warehouse.of(settings.location), settings.maintenance, dry_run)

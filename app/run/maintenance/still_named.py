@@ -29,8 +29,6 @@ SEARCHED = {
     "_weir/reconcile.json": "until two more comparisons",
     "_weir/polls/*/memory.json": _REMEMBERED,
     "_weir/polls/*/polls/*.jsonl*": _POLLED,
-    "_weir/*/memory.json": _REMEMBERED,  # of recorded polls
-    "_weir/*/polls/*.jsonl*": _POLLED,
     "_weir/checkpoints/*/offsets/*": "as long as the topic is read, then until newer batches replace it",
     "_weir/checkpoints/*/sources/0/*": "as long as the checkpoint: files that it has read",
 }

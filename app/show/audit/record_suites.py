@@ -33,11 +33,16 @@ WHERE counted <> coalesce(archived, 0)
 """
 
 
+def missing(batch: str, since_ms: int) -> str:
+    """SQL of the minutes of a broker from a time on of which the archive has not as many records as
+    were counted when they were read.
+    """
+    return _ARCHIVED.format(batch=batch, since_ms=since_ms, latest_ms=LATEST_MS, every=EVERY_BROKER)
+
+
 def archived(since_ms: int) -> AuditCheck:
     """As many records are in the archive as were counted when they were read, from a time on."""
-    sql = _ARCHIVED.format(
-        batch="{batch}", since_ms=since_ms, latest_ms=LATEST_MS, every=EVERY_BROKER
-    )
+    sql = missing("{batch}", since_ms)
     return no_rows("every record that was read is archived or quarantined", sql, "coverage_counts")
 
 

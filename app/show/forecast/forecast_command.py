@@ -11,7 +11,6 @@ from app.read.relations import Warehouse
 from app.show.forecast.backtest import TOO_LITTLE_HISTORY
 from app.show.forecast.forecasting import ForecastRound, one_round
 from app.tables.manifest import load as load_manifest
-from app.tables.reach import require_delta_rs
 from app.tables.run_lock import only_forecast
 from app.terminal.counts import counted
 from app.terminal.moments import instant_of
@@ -29,7 +28,6 @@ def forecast_command(
 ) -> int:
     """One round, which is kept, and what is reached next by what was known at `at_ms`, of one
     cluster or all; 0."""
-    require_delta_rs(settings.warehouse)
     warehouse = Warehouse.of(settings.location)
     warehouse.require()
     load_manifest(settings.location)

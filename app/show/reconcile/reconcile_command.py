@@ -13,7 +13,6 @@ from app.show.reconcile.comparing import ComparisonRound, one_round, own
 from app.show.reconcile.recorded_numbers import entity_text, remedies
 from app.show.reconcile.spans import Row, differs
 from app.tables.manifest import load as load_manifest
-from app.tables.reach import require_delta_rs
 from app.tables.run_lock import only_reconciliation
 from app.terminal.interrupt import stopping_at_signals
 from app.terminal.moments import instant_of
@@ -63,7 +62,6 @@ def reconcile_command(
     """One round, and its rows, of one cluster or all; 1 if a number of them differs. With `watch` a
     round now and at every interval, until SIGTERM or SIGINT; 0."""
     chosen = own(settings)
-    require_delta_rs(settings.warehouse)
     Warehouse.of(settings.location).require()
     load_manifest(settings.location)
     with only_reconciliation(settings.location):

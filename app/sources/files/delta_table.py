@@ -2,21 +2,20 @@
 
 A table with a column `value` (binary or string) has records. Any other table must have columns of
 the contract, such as Weir's own archive. A row is identified by `source_partition` and
-`source_offset`, or by `topic`, `partition` and `offset` as Kafka names them, if the table has these
-columns; otherwise by its data file and row, which a compaction of the table changes for a later
-reading.
+`source_offset`, or by `topic`, `partition` and `offset` as Kafka names them: a file and the place in
+it would be others after a compaction.
 """
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.errors import UserError, reason
-from app.sources.files.parquet_rows import numbered
-from app.sources.raw import Batches, Raw
+from app.sources.raw import Raw
 from state.events import COMMON, SCHEMA
 
 if TYPE_CHECKING:
@@ -53,22 +52,28 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
             f"source.path: the table {path} has no records\n"
             f"it needs a column value, or those of the event contract (without: {missing[0]})"
         )
+    if _identity(columns) is None:
+        raise UserError(
+            f"source.path: nothing in the table {path} identifies a record\n"
+            "it needs the columns source_partition and source_offset, or beside value those of Kafka:"
+            " topic, partition and offset"
+        )
 
 
 def read(reader: DataStreamReader, feed: SourceSettings, warehouse: Location) -> Raw:
     """The rows of the table at `source.path` as records."""
-    from pyspark.sql.functions import input_file_block_start, input_file_name
+    from pyspark.sql.functions import col, concat_ws
 
     table = reader.format("delta").options(**_admission(feed, warehouse), **feed.reader_options())
     frame = table.load(str(feed.path))
-    value, identity = _value(frame).alias(NAMES[0]), _identity(frame)
-    if identity is None:
-        # Delta hides `_metadata.row_index`, and a stream of it all of `_metadata`.
-        return Raw(frame.select(value, input_file_name(), input_file_block_start()), _by_file)
-    partition, offset = identity
+    identity = _identity(frame.columns)
+    assert identity is not None  # `check` has seen it
+    *partition, offset = identity
     return Raw(
         frame.select(
-            value, partition.cast("string").alias(NAMES[1]), offset.cast("bigint").alias(NAMES[2])
+            _value(frame).alias(NAMES[0]),
+            concat_ws("-", *partition).alias(NAMES[1]),
+            col(offset).cast("bigint").alias(NAMES[2]),
         )
     )
 
@@ -101,16 +106,9 @@ def _value(frame: DataFrame) -> Column:
     return to_json(struct(*carried)).cast("binary")  # binary columns become base64
 
 
-def _identity(frame: DataFrame) -> tuple[Column, Column] | None:
-    """The columns that identify a row; None where the table has none."""
-    from pyspark.sql.functions import col, concat_ws
-
-    if {"source_partition", "source_offset"} <= set(frame.columns):
-        return col("source_partition"), col("source_offset")
-    if "value" in frame.columns and {"topic", "partition", "offset"} <= set(frame.columns):
-        return concat_ws("-", "topic", "partition"), col("offset")
-    return None
-
-
-def _by_file(batches: Batches) -> Batches:
-    return numbered(batches, NAMES)
+def _identity(columns: Collection[str]) -> tuple[str, ...] | None:
+    """The columns that identify a row, its offset last; None where the table has none."""
+    own, of_kafka = ("source_partition", "source_offset"), ("topic", "partition", "offset")
+    if {*own} <= {*columns}:
+        return own
+    return of_kafka if {"value", *of_kafka} <= {*columns} else None

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from app.config.location import Location
     from app.config.source import SourceSettings
 
-FORMATS = ("files", "kafka_logs", "pulsar_admin")
+FORMATS = ("files", "kafka_logs")
 """Sources that Spark reads as files."""
 SHOWN = 3
 Write = Callable[[Any, int], None]

@@ -9,14 +9,11 @@ parses them, so that no record crosses from Python to the JVM and back.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pyspark.sql.datasource import (
-    DataSourceStreamReader,
-    InputPartition,
-)
+from pyspark.sql.datasource import InputPartition
 
 from app.sources.kafka.kafka_probe import mean_bytes
 from app.sources.pulsar.message_positions import START, Position, entries_of_trigger
@@ -24,6 +21,7 @@ from app.sources.pulsar.partition import Partition
 from app.sources.pulsar.position_range import Range
 from app.sources.pulsar.shares import EARLIEST, Key, document_of, positions_of
 from app.sources.pulsar.topic_client import Options, connect, partitions
+from app.sources.python_source import PlanningReader, Rows
 from app.sources.raw import Document, Shares
 
 PARTITIONS_S = 10.0
@@ -62,14 +60,7 @@ class RangePlan:
         return self.options.get("failOnDataLoss", "true") == "true"
 
 
-class OneRange(InputPartition):
-    """A range as Spark passes it to a task."""
-
-    def __init__(self, value: Range) -> None:
-        super().__init__(value)
-
-
-class RangeReader(DataSourceStreamReader):
+class RangeReader(PlanningReader):
     """Plans the batches of one query."""
 
     def __init__(self, plan: RangePlan) -> None:
@@ -104,16 +95,7 @@ class RangeReader(DataSourceStreamReader):
     def partitions(self, start: Document, end: Document) -> list[InputPartition]:
         """The ranges between two offsets."""
         self._last = end
-        return [OneRange(each) for each in self._planner.ranges(start, end)]
-
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """A range as a row."""
-        yield tuple(partition.value)
-
-    def commit(self, end: Document) -> None:
-        """Subscriptions advance in `latestOffset`, which Spark calls sooner and also without new
-        records.
-        """
+        return [Rows([tuple(each)]) for each in self._planner.ranges(start, end)]
 
     def stop(self) -> None:
         """Close the connection."""

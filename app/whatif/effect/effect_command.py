@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.read.relations import Warehouse
-from app.tables.reach import require_delta_rs
 from app.tables.small_files import local_path
 from app.terminal.interrupt import temporary_folder
 from app.terminal.moments import moment_ms
@@ -103,7 +102,6 @@ def effect(
     page; returns 0. `changes` are the limits that differ. The replays run in tasks of `spark`, or
     in threads.
     """
-    require_delta_rs(before.settings.warehouse)
     Warehouse.of(before.settings.location).require()
     _refuse_live(before.settings.location, wanted.keep)
     if (

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from app.config.location import require_reached
 from app.engine.operators import Operator, live_logs, live_operators, operators
 from app.errors import UserError
 from app.read.relations import Warehouse
 from app.tables import manifest, run_lock
 from app.tables.data_files import DataFile
-from app.tables.reach import require_delta_rs
 from app.terminal.counts import counted
 from app.terminal.moments import instant_of
 from app.terminal.printable import say
@@ -92,8 +92,7 @@ class Replay:
         self, settings: Settings, asked: ReplayRequest, spark: SparkSession | None = None
     ) -> None:
         """In tasks of `spark`, or in threads; UserError for what is wrong."""
-        require_delta_rs(settings.warehouse)
-        require_delta_rs(asked.out, asked.option)
+        require_reached(asked.out, asked.option)
         Warehouse.of(settings.location).require()
         self._settings = settings.model_copy(update=manifest.numbers(settings.location))
         self._jobs = asked.jobs or settings.jobs

@@ -19,6 +19,7 @@ from app.run.failures import (
     WrongPort,
     failure,
 )
+from app.tables import manifest
 from app.tables.small_files import Damaged
 
 MakeSettings = Callable[..., Settings]
@@ -161,8 +162,10 @@ def test_state_of_another_release_names_what_to_do(settings: Settings) -> None:
     assert isinstance(reason, UserError)
     assert str(reason).splitlines() == [
         "query govern: state of rate_limits has version 2, this release reads 3",
-        "run the release that wrote it; or take another warehouse and have the archive of this "
-        f"one processed: source {{format: delta, path: {settings.warehouse}/events}}",
+        *(
+            "continue with the release that wrote it, or begin "
+            + manifest.filled_anew(settings.location)
+        ).splitlines(),
     ]
 
 

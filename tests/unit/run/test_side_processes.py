@@ -48,16 +48,6 @@ def test_rounds_are_made_where_they_are_configured_beside_a_run_without_an_end(
     assert set(begun) == ({name} if endless and interval_ms else set())
 
 
-@pytest.mark.parametrize("name", [name for name, each in ROUNDS.items() if each.unreached])
-def test_where_only_spark_reaches_the_warehouse_that_is_said(
-    make_settings: Make, name: str
-) -> None:
-    reported: list[str] = []
-    with repeating(name, make_settings(warehouse="hdfs://h/w", **of(name, 1)), reported.append):
-        pass
-    assert reported == [f"{name}: {ROUNDS[name].unreached}"]
-
-
 @pytest.mark.parametrize("name", [name for name, each in ROUNDS.items() if each.package])
 def test_where_its_package_is_left_out_that_is_said(
     make_settings: Make, monkeypatch: pytest.MonkeyPatch, name: str

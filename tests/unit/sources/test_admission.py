@@ -137,8 +137,9 @@ def test_gzipped_files_count_with_what_is_in_them(
 def test_a_flood_in_a_delta_table_is_cut_by_records(
     spark: SparkSession, tmp_path: Path, make_settings: MakeSettings
 ) -> None:
+    rows = {"value": [b"{}"] * 100, "source_partition": ["p"] * 100, "source_offset": range(100)}
     for _ in range(6):
-        write_deltalake(str(tmp_path / "t"), pa.table({"value": [b"{}"] * 100}), mode="append")
+        write_deltalake(str(tmp_path / "t"), pa.table(rows), mode="append")
     settings = make_settings(
         source={"format": "delta", "path": str(tmp_path / "t"), "max_records_per_trigger": 200}
     )

@@ -67,8 +67,13 @@ def kafka_topic(_: Path, kafka: Kafka) -> dict[str, object]:
 
 def delta_table(folder: Path, _: Kafka) -> dict[str, object]:
     """A table with a column `value`, written in two commits."""
-    for part in halves():
-        write_deltalake(str(folder / "t"), pa.table({"value": part}), mode="append")
+    for number, part in enumerate(halves()):
+        rows = {
+            "value": part,
+            "source_partition": [f"p{number}"] * len(part),
+            "source_offset": range(len(part)),
+        }
+        write_deltalake(str(folder / "t"), pa.table(rows), mode="append")
     return {"format": "delta", "path": str(folder / "t")}
 
 

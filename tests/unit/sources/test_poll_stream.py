@@ -63,7 +63,7 @@ def test_a_repeated_batch_has_the_same_files_whatever_has_come_since(tmp_path: P
     end = one.next(start)
     write(tmp_path, "kafka_groups.a", 10, 9)
     again = reader(tmp_path, end)
-    assert [part.value for part in again.partitions(start, end)] == [[(path, False)]]
+    assert [part.value for part in again.partitions(start, end)] == [[(path, str(tmp_path), False)]]
     assert again.partitions(end, end) == []
     assert taken(again.next(end)) == ["kafka_groups.a 10"]
 
@@ -211,7 +211,7 @@ def test_every_poll_is_in_one_batch(
         nonlocal offset
         while (end := one.next(offset)) != offset:
             parts = one.partitions(offset, end)
-            assert sorted(path for part in parts for path, _ in part.value) == sorted(end[FILES])
+            assert sorted(path for part in parts for path, *_ in part.value) == sorted(end[FILES])
             read.extend(end[FILES])
             offset = end
 
@@ -308,8 +308,3 @@ def test_a_step_of_the_clock_removes_nothing_that_was_not_read(
 
 def seq_of(path: str) -> int:
     return int(Path(path).name[21:36])
-
-
-def test_where_only_spark_reaches_the_warehouse_files_go_by_age() -> None:
-    name = "poll-000000000000001-000000000000000.jsonl.gz"
-    assert poll_plan.needed(Location("hdfs://lake/w"), ["q"], "kafka_quotas.c", [name]) == set()

@@ -69,6 +69,26 @@ def test_a_delta_table_without_records(make_settings: MakeSettings, tmp_path: Pa
     ]
 
 
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"value": [b"{}"]},
+        {"value": [b"{}"], "offset": [1]},
+        {"source_offset": [1], "value": [b"{}"]},
+    ],
+)
+def test_a_delta_table_whose_records_nothing_identifies(
+    make_settings: MakeSettings, tmp_path: Path, columns: dict[str, list[object]]
+) -> None:
+    path = str(tmp_path / "t")
+    write_deltalake(path, pa.table(columns))
+    assert refusal(make_settings(source={"format": "delta", "path": path})) == [
+        f"source.path: nothing in the table {path} identifies a record",
+        "it needs the columns source_partition and source_offset, or beside value those of Kafka:"
+        " topic, partition and offset",
+    ]
+
+
 def test_assigned_partitions_that_are_no_json(make_settings: MakeSettings) -> None:
     with pytest.raises(UserError, match=r"source\.options\.assign: is not a JSON object"):
         chosen({"assign": "events"})

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.config.pulsar_admin import PulsarAdminSettings
-from app.sources.pulsar.recorded import Converted, convert
+from tests.support.recorded_polls import Converted, convert
 from tests.unit.state.backlog_trace import numbered, play
 
 CASES = Path(__file__).resolve().parents[2] / "data" / "cases"

@@ -44,10 +44,8 @@ def plans(tmp_path: Path, *sources: str, ended: int = 1) -> Path:
         ([FILES, "-"], False, True, ["-"]),
         ([FILES], False, True, ["-"]),
         ([POLLS], True, False, ["-"]),
-        ([DELTA], True, False, ["-"]),
-        ([DELTA], True, True, ["-", "-"]),
-        ([DELTA, POLLS], True, True, ["-", POLLS]),
         ([DELTA], False, True, ["-"]),
+        ([DELTA, POLLS], False, True, [POLLS]),
     ],
 )
 def test_a_plan_has_a_line_for_each_source(
@@ -71,13 +69,56 @@ def test_a_plan_has_a_line_for_each_source(
         assert found == ({} if after[-1] == "-" else json.loads(after[-1]))
 
 
-@pytest.mark.parametrize(("before", "after"), [(DELTA, DELTA), (FILES, "-")])
-def test_a_delta_table_is_read_on_and_begins_behind_another_source(
-    warehouse: Location, tmp_path: Path, before: str, after: str
+OF_FORMATS = {
+    "delta": DELTA,
+    "files": FILES,
+    "kafka": '{"positions":{"0":7},"logOffset":{"0":1}}',
+    "pulsar": '{"positions":{"t":{"0":"1:2:3"}},"more":false}',
+    "archive": '{"archived_ms":5,"more":false}',
+}
+"""What Spark records of a source; topics of Kafka may have any name."""
+
+
+@pytest.mark.parametrize("streamed", OF_FORMATS)
+@pytest.mark.parametrize("read", OF_FORMATS)
+def test_a_source_goes_on_where_one_of_its_kind_was_read(
+    warehouse: Location, tmp_path: Path, read: str, streamed: str
 ) -> None:
-    folder = plans(tmp_path, before)
-    checkpoints.fit_sources(warehouse, "govern", "delta", polled=False)
-    assert (folder / "1").read_text().splitlines()[2:] == [after]
+    folder = plans(tmp_path, OF_FORMATS[read], POLLS)
+    if read == streamed:
+        checkpoints.fit_sources(warehouse, "govern", streamed, polled=False)
+        assert (folder / "1").read_text().splitlines()[2:] == [OF_FORMATS[read]]
+        return
+    with pytest.raises(UserError) as refused:
+        checkpoints.fit_sources(warehouse, "govern", streamed, polled=True)
+    first, second = str(refused.value).splitlines()
+    assert first.startswith(f"source.format: {streamed} cannot go on where another source (")
+    assert read in first
+    assert second == "put source back as it was; another source fills another warehouse"
+    assert (folder / "1").read_text().splitlines()[2:] == [OF_FORMATS[read], POLLS]
+
+
+def test_ends_are_changed_with_the_last_batch_last(
+    warehouse: Location, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a kill leaves half changed is changed again."""
+    folder = plans(tmp_path, OF_FORMATS["archive"])
+    for batch in (9, 10):
+        (folder / str(batch)).write_text((folder / "1").read_text())
+    changed: list[str] = []
+    put = checkpoints.put_plan
+
+    def noted(warehouse: Location, file: str, text: str) -> None:
+        changed.append(file.rpartition("/")[2])
+        put(warehouse, file, text)
+
+    monkeypatch.setattr(checkpoints, "put_plan", noted)
+    checkpoints.put_ends(warehouse, "govern", lambda _: [FILES, POLLS], anew=True)
+    assert changed == ["0", "1", "9", "10"]
+    about = {"batchWatermarkMs": 5, "batchTimestampMs": 0}
+    assert (folder / "10").read_text().splitlines() == ["v1", json.dumps(about), FILES, POLLS]
+    assert checkpoints.ends(warehouse, "govern") == [FILES, POLLS]
+    assert checkpoints.plan(warehouse, "govern", 10).planned_ms == 0
 
 
 def test_a_batch_that_has_not_ended_keeps_its_sources(warehouse: Location, tmp_path: Path) -> None:

@@ -44,14 +44,12 @@ def test_the_first_start_writes_what_later_ones_keep(make_settings: MakeSettings
         (
             {"partitions": 4},
             "partitions: 4 does not fit the warehouse, whose state is in 3 partitions ({path})",
-            "set partitions to 3, or begin another warehouse, which a run with source.format delta and"
-            " source.path {warehouse}/events fills from the archive of this one",
+            "set partitions to 3, or begin {way}",
         ),
         (
             {"shards": 16},
             "shards: 16 does not fit the warehouse, whose state is in 8 shards ({path})",
-            "set shards to 8, or begin another warehouse, which a run with source.format delta and"
-            " source.path {warehouse}/events fills from the archive of this one",
+            "set shards to 8, or begin {way}",
         ),
     ],
 )
@@ -65,8 +63,13 @@ def test_other_numbers_than_those_of_the_state_are_refused(
     with pytest.raises(UserError) as refused:
         manifest.check(settings.location, settings.partitions, settings.shards)
     path = f"{settings.warehouse}/_weir/manifest.json"
+    way = (
+        "a new warehouse that continues this one: its archive, then the source from where that ends\n"
+        f"./spark-submit.sh run --config weir.yaml --warehouse {settings.warehouse}-new"
+        f" --from-archive {settings.warehouse}"
+    )
     assert str(refused.value) == "\n".join(
-        line.format(path=path, warehouse=settings.warehouse) for line in (first_line, second_line)
+        line.format(path=path, way=way) for line in (first_line, second_line)
     )
 
 
@@ -105,7 +108,9 @@ def test_what_is_no_manifest_is_refused_by_name(make_settings: MakeSettings, tex
     assert len(str(refused.value).splitlines()) == 2
 
 
-def test_a_warehouse_of_another_layout_is_refused_in_two_lines(make_settings: MakeSettings) -> None:
+def test_a_warehouse_of_another_layout_is_refused_with_the_way_on(
+    make_settings: MakeSettings,
+) -> None:
     settings = make_settings()
     manifest.claim(settings.location, 2, settings.shards)
     file = Path(settings.warehouse) / "_weir" / "manifest.json"
@@ -113,9 +118,11 @@ def test_a_warehouse_of_another_layout_is_refused_in_two_lines(make_settings: Ma
     with pytest.raises(UserError) as refused:
         manifest.check(settings.location, settings.partitions, settings.shards)
     assert str(refused.value).splitlines() == [
-        f"{file}: the warehouse has layout version 4",
-        "this version of Weir reads layout version 3; take another warehouse, or the Weir that "
-        "wrote this one",
+        f"{file}: the warehouse has layout version 4, and this Weir reads layout version 3",
+        *(
+            "continue with the Weir that wrote it, or begin "
+            + manifest.filled_anew(settings.location)
+        ).splitlines(),
     ]
 
 

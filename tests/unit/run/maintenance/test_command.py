@@ -152,9 +152,14 @@ def test_what_an_interrupted_command_left_behind_is_removed(
     )
 
 
-def test_a_warehouse_that_only_spark_reaches_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["maintain", "--warehouse", "hdfs://nowhere/weir"]) == 2
-    assert "only Spark reaches hdfs://nowhere/weir" in capsys.readouterr().err
+@pytest.mark.parametrize("command", ["maintain", "query", "run", "quality", "forecast"])
+def test_a_warehouse_where_no_tables_can_be_is_refused(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    assert main([command, "--warehouse", "hdfs://nowhere/weir"]) == 2
+    said = capsys.readouterr().err
+    assert "warehouse: no tables can be in hdfs://nowhere/weir" in said
+    assert "allowed: a folder, s3://, s3a://" in said
 
 
 def test_a_run_maintains_its_warehouse(make_settings: MakeSettings) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import UserError
-from app.sources.pulsar.recorded import convert
+from tests.support.recorded_polls import convert
 from tests.unit.sources.pulsar.documents import (
     AT,
     info,

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app import sources
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import UserError
 from app.sources.pulsar import admin_source
 from tests.support.servers.admin import AdminServer
 from tests.unit.sources import source_adapter
 from tests.unit.sources.pulsar.conftest import MakeAdmin
-from tests.unit.sources.pulsar.documents import AT, info, internal, poll, stats
+from tests.unit.sources.pulsar.documents import info, internal, stats
 
 ADMIN = PulsarAdminSettings(cluster="c")
 
@@ -37,24 +35,16 @@ def test_polls_go_to_the_folder_that_is_read(polled: PulsarAdminSettings, tmp_pa
     source_adapter.assert_polled(admin_source, settings(polled, tmp_path), folder)
 
 
-def test_recorded_polls_are_converted_and_read(tmp_path: Path) -> None:
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "a.jsonl").write_text(json.dumps(poll(AT)))
-    admin = PulsarAdminSettings(cluster="c", spool=str(tmp_path / "spool"))
-    given = settings(admin, tmp_path, path=str(tmp_path / "in"))
-    admin_source.check(given.feed, given.location)
-    with sources.keep_polling(given, ["govern"], endless=True):
-        folders = [source_adapter.folder_read(admin_source, given) for _ in range(2)]
-    assert folders == [tmp_path / "spool_recorded" / "polls"] * 2
-    assert len(list(folders[0].iterdir())) == 1
-
-
 @pytest.mark.parametrize(
     ("admin", "keys", "said"),
     [
         (None, {}, "source.admin: is missing"),
         (ADMIN, {"warehouse": "s3://bucket/w"}, "source.admin.spool: is missing"),
-        (ADMIN, {"path": "/no/such"}, "source.path: /no/such does not exist"),
+        (
+            ADMIN,
+            {"path": "/no/such"},
+            "source.path: format pulsar_admin polls a cluster and reads no",
+        ),
         (ADMIN, {}, "source.admin.url: is missing"),
     ],
 )

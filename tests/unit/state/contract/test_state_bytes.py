@@ -14,6 +14,7 @@ from hypothesis import given
 from state.engine import codec
 from state.engine.codec import StateFormatError
 from state.engine.reach import Reach
+from state.jobs import DECLARED
 from tests.support.state_header import described
 from tests.unit.state.contract.contract_traces import checked
 from tests.unit.state.contract.jobs import Job, Sample
@@ -52,6 +53,7 @@ def memory_of(byte: int) -> Iterator[None]:
 def test_a_state_of_another_release_is_refused(job: Job, apart: int) -> None:
     data = some_state(job)
     reads = described(data)["version"]
+    assert reads == DECLARED[job.name].state_version
     other = codec.encode(job.name, reads + apart, arrays(job, data))
     with pytest.raises(StateFormatError) as refused:
         job.core({}).step(other, [], Reach(0))

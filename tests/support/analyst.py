@@ -1,0 +1,107 @@
+"""Whoever keeps tables in order with tools of their own: `python -m tests.support.analyst WAREHOUSE`.
+
+Round by round, until its input ends, another of OPERATIONS is done with each table that there is, and a
+line is printed. What conflicts with a commit of the run is left for the next round."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from deltalake import DeltaTable
+from deltalake.exceptions import CommitFailedError
+
+from tests.support.waiting import wait_for
+
+KEY = "cluster"
+"""A column of every table that is touched."""
+OPERATIONS: dict[str, Callable[[DeltaTable], object]] = {
+    "compact": lambda table: table.optimize.compact(),
+    "z-order": lambda table: table.optimize.z_order([KEY]),
+    "comment": lambda table: table.alter.set_column_metadata(KEY, {"comment": "which cluster"}),
+    "vacuum": lambda table: table.vacuum(dry_run=False),
+    "changes": lambda table: table.alter.set_table_properties(
+        {"delta.enableChangeDataFeed": "true"}
+    ),
+    "constraint": lambda table: table.alter.add_constraint(
+        {"named": f"{KEY} IS NULL OR {KEY} <> 'nobody'"}
+    ),
+    "vacuum-at-once": lambda table: table.vacuum(
+        retention_hours=0, enforce_retention_duration=False, dry_run=False
+    ),
+    "no-constraint": lambda table: table.alter.drop_constraint("named", raise_if_not_exists=False),
+}
+
+
+def tables(warehouse: Path) -> Iterator[Path]:
+    """The tables with the column."""
+    for log in sorted(warehouse.glob("*/_delta_log")):
+        if DeltaTable.is_deltatable(str(log.parent)) and KEY in {
+            field.name for field in DeltaTable(log.parent).schema().fields
+        }:
+            yield log.parent
+
+
+def main(warehouse: str) -> None:
+    """Work until nobody listens any more."""
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    for name in (name for _ in count() for name in OPERATIONS):
+        for path in tables(Path(warehouse)):
+            try:
+                OPERATIONS[name](DeltaTable(path))
+            except CommitFailedError:
+                continue
+        print(name, flush=True)
+        if ended.is_set():
+            return
+
+
+class Analyst:
+    """One at work in a process of its own."""
+
+    def __init__(self, warehouse: str) -> None:
+        self.done: list[str] = []
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.support.analyst", warehouse],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self.done.append(line.strip())
+
+    def wait_for_rounds(self, more: int) -> None:
+        """Until so many more rounds are done; an error if the process has ended."""
+        until = len(self.done) + more
+        wait_for(lambda: len(self.done) >= until or self._process.poll() is not None)
+        assert self._process.poll() is None
+
+    def end(self) -> None:
+        """Let the last round end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert self._process.wait() == 0
+
+
+@contextmanager
+def at_work(warehouse: str) -> Iterator[Analyst]:
+    """An analyst, until the end of the body."""
+    analyst = Analyst(warehouse)
+    try:
+        yield analyst
+    finally:
+        analyst.end()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
