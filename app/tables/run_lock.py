@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from itertools import product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -67,34 +67,32 @@ def at_work(warehouse: Location) -> bool:
     return False
 
 
-@contextmanager
-def only_maintenance(warehouse: Location) -> Iterator[None]:
+def only_maintenance(warehouse: Location) -> AbstractContextManager[None]:
     """Hold the lock of the warehouse's maintenance; Busy if another process holds it.
 
     In an object store two processes may do the same work; each commit is accepted from one.
     """
-    with _only(warehouse, MAINTENANCE, f"maintain: another process maintains {warehouse.uri}"):
-        yield
+    return _only(warehouse, MAINTENANCE, f"maintain: another process maintains {warehouse.uri}")
 
 
-@contextmanager
-def only_reconciliation(warehouse: Location) -> Iterator[None]:
+def only_reconciliation(warehouse: Location) -> AbstractContextManager[None]:
     """Hold the lock of the warehouse's comparisons; Busy if another process holds it. An object
     store has no locks: only one process may compare there.
     """
-    what = f"reconcile: another process compares {warehouse.uri} with its brokers"
-    with _only(warehouse, RECONCILIATION, what):
-        yield
+    return _only(
+        warehouse,
+        RECONCILIATION,
+        f"reconcile: another process compares {warehouse.uri} with its brokers",
+    )
 
 
-@contextmanager
-def only_forecast(warehouse: Location) -> Iterator[None]:
+def only_forecast(warehouse: Location) -> AbstractContextManager[None]:
     """Hold the lock of the warehouse's forecasts; Busy if another process holds it. An object store
     has no locks: only one process may forecast there.
     """
-    what = f"forecast: another process makes forecasts of {warehouse.uri}"
-    with _only(warehouse, FORECAST, what):
-        yield
+    return _only(
+        warehouse, FORECAST, f"forecast: another process makes forecasts of {warehouse.uri}"
+    )
 
 
 @contextmanager

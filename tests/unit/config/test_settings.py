@@ -170,11 +170,6 @@ def test_the_example_policies_are_valid() -> None:
             "c.yaml: queries: 'archive' is in more than one group; it runs once",
         ),
         (
-            "archive_trigger_ms: 5s",
-            "c.yaml: archive_trigger_ms: has been replaced: commit_interval_ms.events is the"
-            " interval of the archive",
-        ),
-        (
             "queries: [[rate_limits], [rate_limits]]",
             "c.yaml: queries: 'rate_limits' is in more than one group; it runs once",
         ),
