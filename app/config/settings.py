@@ -71,6 +71,8 @@ NO_SOURCE = (
 )
 
 
+IN_STORE_MS = 30_000
+"""Time between the starts of two micro-batches in an object store."""
 SHARDS_PER_PARTITION = 2
 """With fewer, a partition could have no work if names spread unevenly; each more costs every
 micro-batch some milliseconds per job.
@@ -105,7 +107,7 @@ class _Common(Model):
     queries: list[list[str]] = []
     shards: Annotated[int, Field(ge=1, le=4096)] | None = None
     partitions: Positive | None = None
-    trigger_ms: Milliseconds = 0
+    trigger_ms: Milliseconds | None = None
     commit_interval_ms: dict[str, Milliseconds] = {}
     archive_payload: bool = False
     storage_options: dict[str, str] = {}
@@ -329,9 +331,15 @@ class Settings(_WithJobs):
         ]
 
     @property
+    def pause_ms(self) -> int:
+        """Time between the starts of two micro-batches; in an object store each costs requests."""
+        usual = IN_STORE_MS if "://" in self.warehouse.removeprefix("file://") else 0
+        return usual if self.trigger_ms is None else self.trigger_ms
+
+    @property
     def archive_interval_ms(self) -> int:
         """Time over which records gather for one commit of the archive."""
-        return self.commit_interval_ms.get("events", CAN_WAIT_MS)
+        return self.commit_interval_ms.get("events", max(CAN_WAIT_MS, self.pause_ms))
 
     @property
     def shard_count(self) -> int:

@@ -94,11 +94,6 @@ def labels_of(settings: Settings, jobs: Iterable[str]) -> dict[str, tuple[int, .
     return {job: labels(job, settings.shard_count, partitions) for job in jobs}
 
 
-COMMITS = 3
-"""Number of tables that are appended to concurrently: each commit mostly waits for the file system.
-"""
-
-
 class Committer:
     """Writes the answers of the operator: called once per micro-batch, on the driver."""
 
@@ -162,7 +157,7 @@ class Committer:
             rows["quarantine"] += control[MessageKind.REFUSED]
         if self._feed is not None and COMMANDS in rows:
             self._feed.publish(self._rows(COMMANDS, rows[COMMANDS]))
-        with ThreadPoolExecutor(COMMITS) as pool:
+        with ThreadPoolExecutor(self._writer.at_once) as pool:
             found = [
                 pool.submit(self._append, table, parts, batch) for table, parts in rows.items()
             ]
@@ -250,7 +245,7 @@ def start(
         .writeStream.queryName(name)
         .outputMode("append")
         .option("checkpointLocation", checkpoints.location(settings.location, name))
-        .trigger(**(trigger or {"processingTime": f"{settings.trigger_ms} milliseconds"}))
+        .trigger(**(trigger or {"processingTime": f"{settings.pause_ms} milliseconds"}))
         .foreachBatch(lease.guarded(settings.location, name, write))
         .start()
     )

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from app.tables.definitions import TABLES
-from app.tables.object_store import object_store
+from app.tables.object_store import file_system
 from state.engine.payloads import PARTS
 
 Array = np.ndarray
@@ -49,22 +49,19 @@ class Files:
             file = Path(self.root) / path
             file.parent.mkdir(parents=True, exist_ok=True)
             return pq.ParquetWriter(file, schema, **common, **options)
-        return pq.ParquetWriter(path, schema, filesystem=self._system(), **common, **options)
+        return pq.ParquetWriter(
+            path, schema, filesystem=file_system(self.root, self.storage), **common, **options
+        )
 
     def open(self, path: str) -> pq.ParquetFile:
         """An existing file."""
         if "://" not in self.root:
             return pq.ParquetFile(Path(self.root) / path, memory_map=True)
-        return pq.ParquetFile(self._system().open_input_file(path))
+        return pq.ParquetFile(file_system(self.root, self.storage).open_input_file(path))
 
     def size(self, path: str) -> int:
         """Length of a file (bytes)."""
-        if "://" not in self.root:
-            return (Path(self.root) / path).stat().st_size
-        return int(self._system().get_file_info(path).size)
-
-    def _system(self) -> Any:
-        return object_store(self.root, self.storage)
+        return int(file_system(self.root, self.storage).get_file_info(path).size)
 
 
 @dataclass

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass, field, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -109,6 +109,8 @@ class Warehouse(Location):
     """The configured rules of owners."""
     cluster: str | None = None
     """Tables that name clusters have the rows of this one alone; None for all."""
+    kept: dict[str, DeltaTable] | None = field(default=None, compare=False, repr=False)
+    """Tables that stay open between rounds: of an object store a new one reads its log again."""
 
     @classmethod
     def of(cls, location: Location, owners: Sequence[Owner] = ()) -> Warehouse:
@@ -117,7 +119,7 @@ class Warehouse(Location):
 
     def at(self, as_of_ms: int | None) -> Warehouse:
         """The same warehouse as of a moment."""
-        return replace(self, as_of_ms=as_of_ms)
+        return replace(self, as_of_ms=as_of_ms, kept=None)
 
     def of_cluster(self, cluster: str | None) -> Warehouse:
         """The rows of one cluster; a UserError where there are rows of others only."""
@@ -159,7 +161,10 @@ class Warehouse(Location):
         if folder is not None and self.as_of_ms is None:
             require_contents(location)
         try:
-            delta = DeltaTable(location, storage_options=self.storage_options)
+            kept = None if self.kept is None else self.kept.pop(name, None)
+            delta = kept or DeltaTable(location, storage_options=self.storage_options)
+            if kept is not None:
+                kept.update_incremental()
             if self.as_of_ms is not None:
                 version = version_at(location, self.storage_options, self.as_of_ms)
                 if version is None:
@@ -172,6 +177,8 @@ class Warehouse(Location):
         except (DeltaError, OSError) as error:
             raise UserError(f"{location}: cannot be read\n{reason(error)}") from error
         require_plain_rows(delta, location)
+        if self.kept is not None:
+            self.kept[name] = delta
         return delta
 
     def open_all(self, names: Iterable[str]) -> dict[str, DeltaTable | None]:

@@ -44,6 +44,8 @@ class Figures:
     batches: int = 0
     phases_ms: dict[str, int] = field(default_factory=dict)
     """Total time of each phase of the batches, by Spark's name for it."""
+    requests: dict[str, int] = field(default_factory=dict)
+    """Of the run's first query, requests that Spark has made to the object store, by kind."""
     seen_ms: int = 0
     """When the newest batch was seen to have ended, or the query to wait (ms since the epoch)."""
 

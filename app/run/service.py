@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import PySparkException
@@ -35,6 +36,7 @@ from app.run.failures import (
 from app.run.maintenance import staging
 from app.run.preflight import refuse
 from app.run.progress import OF_POLLS_S, Progress
+from app.run.s3a import requests
 from app.run.session import build_session, stop_session
 from app.run.shutdown import Stopping, ended, finish, listening, waits
 from app.run.side_processes import working_beside
@@ -264,7 +266,7 @@ class Service:
         self._stopping = stopping
         self._progress = progress or Progress()
         self._policies = PolicyWatch(settings, self._progress.say, self._progress.warn, origin)
-        self._health = Health(settings.location, self._progress.warn)
+        self._health = Health(settings.location, self._progress.warn, partial(requests, spark))
         self._source = SourceWatch(
             settings, self._progress.say, self._progress.warn, silence=self._endless
         )
@@ -349,8 +351,10 @@ class Service:
         try:
             for name in self._groups:
                 self.start(name)
+            pause_s = self._settings.pause_ms / 1000 if self._endless else 0
             self._progress.say(
-                f"started: {', '.join(map(_shown, self._groups.items()))}; waiting for the first batch of "
+                f"started: {', '.join(map(_shown, self._groups.items()))}"
+                f"{f', a batch every {pause_s:g} s' if pause_s else ''}; waiting for the first batch of "
                 f"{_feeds(self._settings)}"
             )
             while not self._stopping.wait(POLL_S):
@@ -473,7 +477,7 @@ class Service:
         """Restart queries that wait for a time that the wall clock has left by a step back."""
         back_s = self._clock.step_back_s()
         if back_s and self._endless:
-            pause_ms = dict.fromkeys(self._groups, self._settings.trigger_ms)
+            pause_ms = dict.fromkeys(self._groups, self._settings.pause_ms)
             if ARCHIVE in pause_ms:
                 pause_ms[ARCHIVE] = self._settings.archive_interval_ms
             self._misled |= {name for name in self._groups if pause_ms[name]}

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from app.config.shipped import ROOT
 from app.jvm import own_confs
+from app.run import s3a
 from app.run.executors import await_cores
-from app.run.s3a import confs
 from app.terminal.printable import say
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def build_session(
     conf = SparkConf().setAppName(app_name)
     if not submitted:
         conf.setMaster(master or "local[2]").setAll(own_confs())
-    for key, value in {**PREFERRED, **confs(settings.location)}.items():
+    for key, value in {**PREFERRED, **s3a.confs(settings.location)}.items():
         conf.setIfMissing(key, value)
     if str(conf.get("spark.master", "")).startswith("local"):
         path = [str(ROOT), conf.get(WORKER_PATH), os.environ.get("PYTHONPATH")]
@@ -113,13 +113,14 @@ def build_session(
     if DELTA not in extensions:
         conf.set("spark.sql.extensions", ",".join([*extensions, DELTA]))
     if "://" not in settings.warehouse or settings.warehouse.startswith("file:"):
-        # The other manager wants atomic renames of the object stores it was made for.
+        # The other manager wants atomic renames of the stores that it was made for.
         conf.setIfMissing("spark.sql.streaming.checkpointFileManagerClass", LOCAL_CHECKPOINTS)
     earlier = signal.getsignal(signal.SIGINT)
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
     if threading.current_thread() is threading.main_thread():
         # Spark's own handler asks the JVM, which a Ctrl-C may have ended already.
         signal.signal(signal.SIGINT, earlier)
+    s3a.install(spark)
     cores = await_cores(
         spark, settings.partitions is None, warn or partial(say, file=sys.stderr, flush=True)
     )

@@ -29,7 +29,7 @@ from app.tables import checkpoints
 from app.tables.definitions import TABLES, Table
 from app.tables.gathering import MOST_BYTES, Gathered, GatheringWriter
 from app.tables.log_properties import STATS
-from app.tables.object_store import object_store
+from app.tables.object_store import file_system
 from app.tables.small_files import Damaged, path_in
 
 if TYPE_CHECKING:
@@ -184,9 +184,9 @@ def _write(rows: pa.Table, root: str, path: str, storage: dict[str, str]) -> int
     file = Path(root) / path
     with _writing(root):
         if "://" in root:
-            system = object_store(root, storage)
-            pq.write_table(rows, path, filesystem=system, **options)
-            return int(system.get_file_info(path).size)
+            with file_system(root, storage).open_output_stream(path) as sink:
+                pq.write_table(rows, sink, **options)
+                return int(sink.tell())
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(rows, file, **options)

@@ -55,6 +55,10 @@ there.
 """
 LOGS = ("offsets", "commits", "sources")
 """Folders of Spark's logs of the progress of a query."""
+PLANS = 100
+"""Most plans of batches that are kept in memory."""
+_plans: dict[str, str] = {}
+"""Plans in object stores, by their places."""
 
 
 @dataclass(frozen=True)
@@ -212,8 +216,7 @@ def offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     Empty if not known: only Kafka records a start. Of a source with polls beside it the streamed
     part; Spark has its sources in this order.
     """
-    file = f"offsets/{batch}" if batch >= 0 else "sources/0/0"
-    text = read_text(warehouse, f"{logs(warehouse, query)}/{file}")
+    text = _planned(warehouse, query, batch)
     if not text:
         return {}
     lines = lines_of(text)
@@ -222,8 +225,22 @@ def offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
 
 def poll_offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     """The end of a batch in the polls, as Spark records it; empty if not known."""
-    text = read_text(warehouse, f"{logs(warehouse, query)}/offsets/{batch}")
+    text = _planned(warehouse, query, batch)
     return offset_of(lines_of(text)[-1]) if text else {}
+
+
+def _planned(warehouse: Location, query: str, batch: int) -> str | None:
+    """Spark's text of a batch that is planned, for batch -1 that of the start of the first batch; None
+    if there is none. It stays as it is, and is read once from an object store.
+    """
+    file = f"{logs(warehouse, query)}/{f'offsets/{batch}' if batch >= 0 else 'sources/0/0'}"
+    place = path_in(warehouse, file)
+    text = _plans.get(place) or read_text(warehouse, file)
+    if text and local_path(warehouse.uri) is None:
+        for older in list(_plans)[:-PLANS]:
+            del _plans[older]
+        _plans[place] = text
+    return text
 
 
 def fit_sources(warehouse: Location, query: str, streamed: str | None, polled: bool) -> None:
@@ -304,6 +321,7 @@ def put_plan(warehouse: Location, file: str, text: str) -> None:
     if local is not None:
         local.with_name(f".{local.name}.crc").unlink(missing_ok=True)
     write_text(warehouse, file, text)
+    _plans.pop(path_in(warehouse, file), None)
 
 
 def offset_of(line: str) -> dict[str, Any]:
@@ -364,7 +382,7 @@ def plan(warehouse: Location, query: str, batch: int) -> Plan:
     """The plan of a batch; for batch -1 the start of the first batch."""
     if batch < 0:
         return Plan(streamed=offsets(warehouse, query, batch))
-    text = read_text(warehouse, f"{logs(warehouse, query)}/offsets/{batch}")
+    text = _planned(warehouse, query, batch)
     if not text:
         return Plan()
     _, about, *ends = text.split("\n")
@@ -473,7 +491,7 @@ def forget_gathered_after(warehouse: Location, query: str, ended: int) -> None:
 
 def plan_crc32(warehouse: Location, query: str, batch: int) -> int | None:
     """The CRC-32 of the plan of a batch; None without a plan."""
-    text = read_text(warehouse, f"{logs(warehouse, query)}/offsets/{batch}")
+    text = _planned(warehouse, query, batch)
     return None if text is None else zlib.crc32(text.encode())
 
 

@@ -227,7 +227,7 @@ class GatheringWriter(Writer):
     def _append_gathered(self, name: str) -> list[int]:
         """Commit the gathered rows of a table; returns the batches that it now has."""
         batches = self._gathered.batches(name)
-        newest = self._newest(self._table(name))
+        newest = self.newest(self._table(name))
         rest = [batch for batch in batches if batch > newest]
         if rest:
             self._append_parts(name, self._gathered.parts(name, rest), rest[-1])

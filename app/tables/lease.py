@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
-from threading import Event
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 FOLDER = "_weir/leases"
 LEASE_S = 30.0
 """How long a lease that does not change is waited for."""
-RENEW_S = 5.0
+RENEW_S = 10.0
 SETTLE_S = 3.0
 """Longer than a store takes to write a small object."""
 LOOK_S = 1.0
@@ -44,7 +44,7 @@ class Lease:
     """The leases of one run."""
 
     def __init__(self, warehouse: Location, queries: Sequence[str]) -> None:
-        self._warehouse = warehouse
+        self._warehouse, self.uri = warehouse, warehouse.uri
         self._files = {query: f"{FOLDER}/{query}.json" for query in queries}
         self._about = {
             "owner": secrets.token_hex(16),
@@ -53,6 +53,9 @@ class Lease:
             "since": datetime.now(UTC).isoformat(timespec="seconds"),
         }
         self._renewed = 0
+        self._asking = Lock()
+        self._asked_s: dict[str, float] = {}
+        """When the last look at the lease of a query began: it answers all who asked before."""
         self.lost: UserError | None = None
         """Why the run must end."""
 
@@ -73,13 +76,20 @@ class Lease:
 
     def require(self, query: str | None = None) -> None:
         """UserError if another run has taken the lease of a query, or of any (None)."""
-        for each in self._files if query is None else {query} & self._files.keys():
-            if self.lost is None and not self._is_own(found := self._read(each)):
-                self.lost = UserError(
-                    f"warehouse: this run has lost its lease on {self._warehouse.uri} (query {each}) to "
-                    f"{_shown(found)}: it was paused, or did not reach the store, for {LEASE_S:.0f} s\n"
-                    "it stops and commits nothing further; the other run continues where it was"
-                )
+        now_s = time.monotonic()
+        with self._asking:
+            for each in self._files if query is None else {query} & self._files.keys():
+                if self._asked_s.get(each, -1.0) >= now_s:
+                    continue
+                begin_s = time.monotonic()
+                if self.lost is None and not self._is_own(found := self._read(each)):
+                    self.lost = UserError(
+                        f"warehouse: this run has lost its lease on {self._warehouse.uri} (query {each})"
+                        f" to {_shown(found)}: it was paused, or did not reach the store, for"
+                        f" {LEASE_S:.0f} s\nit stops and commits nothing further; the other run"
+                        " continues where it was"
+                    )
+                self._asked_s[each] = begin_s
         if self.lost is not None:
             raise self.lost
 
@@ -101,10 +111,6 @@ class Lease:
             with suppress(Exception):  # else the lease ends by itself
                 if self._is_own(self._read(query)):
                     remove(self._warehouse, file)
-
-    def is_on(self, warehouse: Location) -> bool:
-        """Whether the leases are on a warehouse."""
-        return self._warehouse.uri == warehouse.uri
 
     def _wait_for_end(self, query: str) -> None:
         first = self._read(query)
@@ -161,7 +167,7 @@ def held(warehouse: Location, queries: Sequence[str]) -> Iterator[None]:
 def require(warehouse: Location, query: str) -> None:
     """UserError if this process has lost the lease of a query to another run."""
     for lease in _held:
-        if lease.is_on(warehouse):
+        if lease.uri == warehouse.uri:
             lease.require(query)
 
 
@@ -178,7 +184,7 @@ def guarded(warehouse: Location, query: str, write: Write) -> Write:
 def look(warehouse: Location) -> None:
     """UserError if this process is known to have lost a lease; asks nobody."""
     for lease in _held:
-        if lease.is_on(warehouse) and lease.lost is not None:
+        if lease.uri == warehouse.uri and lease.lost is not None:
             raise lease.lost
 
 

@@ -1,26 +1,76 @@
-"""Files of an object store, as pyarrow reads and writes them."""
+"""Files of a folder or an object store, as pyarrow reads and writes them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
+S3 = {
+    "AWS_ENDPOINT": "endpoint_override",
+    "AWS_ENDPOINT_URL": "endpoint_override",
+    "AWS_DEFAULT_REGION": "region",
+    "AWS_REGION": "region",
+    "AWS_ACCESS_KEY_ID": "access_key",
+    "AWS_SECRET_ACCESS_KEY": "secret_key",
+    "AWS_SESSION_TOKEN": "session_token",
+}
+"""Arguments of pyarrow's S3 by the options of delta-rs that mean the same."""
+ATTEMPTS = 10
+"""Of a request that a store does not answer, or asks to be made more slowly."""
 
-def object_store(location: str, options: Mapping[str, str]) -> Any:
-    """The file system of a location, with the options that delta-rs opens tables with."""
+
+def file_system(location: str, options: Mapping[str, str]) -> Any:
+    """The file system of a folder, or of a location in a store with the options that delta-rs opens
+    tables with; its connections are kept.
+    """
+    return _opened(location, tuple(sorted(options.items())))
+
+
+@lru_cache(maxsize=100)
+def _opened(location: str, options: tuple[tuple[str, str], ...]) -> Any:
     import pyarrow as pa
     import pyarrow.fs as pafs
     from deltalake.fs import DeltaStorageHandler
+
+    if "://" not in location:
+        return pafs.SubTreeFileSystem(location, pafs.LocalFileSystem())
 
     class Handler(DeltaStorageHandler):
         """File system of delta-rs, adapted: its streams accept bytes but no buffers of pyarrow."""
 
         def open_output_stream(
             self, path: str, metadata: dict[str, str] | None = None
-        ) -> pa.PythonFile:
-            return pa.PythonFile(_Output(self._handler.open_output_stream(path, metadata)))
+        ) -> pa.NativeFile:
+            if s3 is None:
+                return pa.PythonFile(_Output(self._handler.open_output_stream(path, metadata)))
+            return s3.open_output_stream(f"{root.strip('/')}/{path}", metadata=metadata)
 
+    root, s3 = location.partition("://")[2], _writing(location, dict(options))
     return pafs.PyFileSystem(Handler(location, dict(options)))
+
+
+def _writing(location: str, options: Mapping[str, str]) -> Any:
+    """pyarrow's S3, which writes a small object by one request, delta-rs by three; None for another
+    store, and for options that it does not know.
+    """
+    import pyarrow.fs as pafs
+
+    given = {**os.environ, **{name.upper(): value for name, value in options.items()}}
+    if location.partition("://")[0].lower() not in ("s3", "s3a") or (
+        {name.upper() for name in options} - {*S3, "AWS_ALLOW_HTTP"}
+    ):
+        return None
+    found = {argument: given[name] for name, argument in S3.items() if given.get(name)}
+    scheme, _, host = found.pop("endpoint_override", "").rpartition("://")
+    return pafs.S3FileSystem(
+        **found,
+        endpoint_override=host or None,
+        scheme=scheme or None,
+        retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=ATTEMPTS),
+        allow_delayed_open=True,
+    )
 
 
 class _Output:

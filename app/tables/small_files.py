@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from app import folders
 from app.errors import UserError
 from app.tables import durable
-from app.tables.object_store import object_store
+from app.tables.object_store import file_system
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -92,26 +92,17 @@ def write_text(warehouse: Location, name: str, text: str) -> None:
 
 def remove(warehouse: Location, name: str) -> None:
     """Remove the file `name` below the warehouse, if it is there."""
-    local = local_path(warehouse.uri)
-    if local is not None:
-        (local / name).unlink(missing_ok=True)
-    else:
-        with suppress(FileNotFoundError):
-            object_store(warehouse.uri, warehouse.storage()).delete_file(name)
+    with suppress(FileNotFoundError):
+        file_system(path_in(warehouse, "").rstrip("/"), warehouse.storage()).delete_file(name)
 
 
 class _ObjectStore:
     """Files of an object store, opened with the options of the tables."""
 
     def __init__(self, warehouse: Location) -> None:
-        import pyarrow.fs as pafs
+        self._system = file_system(warehouse.uri, warehouse.storage())
 
-        self._system = object_store(warehouse.uri, warehouse.storage())
-        self._not_found = pafs.FileType.NotFound
-
-    def read(self, name: str) -> str | None:
-        if self._system.get_file_info(name).type == self._not_found:
-            return None
+    def read(self, name: str) -> str:
         with self._system.open_input_file(name) as file:
             return bytes(file.read()).decode()
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from app.errors import UserError
 from app.tables import durable
-from app.tables.object_store import object_store
+from app.tables.object_store import file_system
 
 Key = tuple[str, int]
 """Job and shard."""
@@ -58,7 +58,7 @@ def write(
         sink = pa.BufferOutputStream()
         _write(sink, states, about)
         folder, _, name = str(path).rpartition("/")
-        with object_store(folder, storage or {}).open_output_stream(name) as file:
+        with file_system(folder, storage or {}).open_output_stream(name) as file:
             file.write(sink.getvalue())
         return
     with durable.replacing(Path(path)) as unfinished:
@@ -108,10 +108,8 @@ _UNREADABLE = (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError)
 
 
 def _opened(path: Path | str, storage: Mapping[str, str] | None) -> Any:
-    if "://" not in str(path):
-        return pa.OSFile(str(path), "rb")
-    folder, _, name = str(path).rpartition("/")
-    return object_store(folder, storage or {}).open_input_file(name)
+    folder, name = os.path.split(path)
+    return file_system(folder or ".", storage or {}).open_input_file(name)
 
 
 def _about(opened: Any) -> dict[str, Any]:

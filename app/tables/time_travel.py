@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from app import folders
 from app.errors import UserError
 from app.plain_text import lines_of
-from app.tables.object_store import object_store
+from app.tables.object_store import file_system
 
 COMMIT = re.compile(r"^(\d{20})\.json$")
 MAINTENANCE = "weir.maintenance"
@@ -30,12 +28,18 @@ def version_at(location: str, storage_options: dict[str, str], at_ms: int) -> in
 
     A UserError if the log no longer reaches back that far.
     """
-    names, lines = _log(location, storage_options)
-    versions = sorted(int(found[1]) for name in names if (found := COMMIT.match(name)))
+    import pyarrow.fs as pafs
+
+    folder = pafs.FileSelector("_delta_log", allow_not_found=True)
+    versions = sorted(
+        int(found[1])
+        for info in file_system(location, storage_options).get_file_info(folder)
+        if (found := COMMIT.match(info.base_name))
+    )
     low, high = 0, len(versions)
     while low < high:
         half = (low + high) // 2
-        if _committed_ms(lines(f"{versions[half]:020}.json")) <= at_ms:
+        if _time_of(_info(_lines(location, storage_options, versions[half]))) <= at_ms:
             low = half + 1
         else:
             high = half
@@ -74,17 +78,11 @@ def commits(
     location: str, storage_options: dict[str, str], versions: Iterable[int]
 ) -> Iterator[list[bytes] | None]:
     """The lines of each of these commits; None for one that the log no longer has."""
-    read = _reader(location, storage_options)
     for version in versions:
         try:
-            yield list(read(f"{version:020}.json"))
+            yield _lines(location, storage_options, version)
         except FileNotFoundError:
             yield None
-
-
-def _committed_ms(lines: Iterable[bytes]) -> int:
-    """Time of a commit (ms since the epoch), from its first lines."""
-    return _time_of(_info(lines))
 
 
 def _info(lines: Iterable[bytes]) -> dict[str, Any]:
@@ -100,33 +98,8 @@ def _time_of(info: dict[str, Any]) -> int:
     return int(info.get("inCommitTimestamp", info.get("timestamp", 0)))
 
 
-def _log(
-    location: str, storage_options: dict[str, str]
-) -> tuple[list[str], Callable[[str], Iterable[bytes]]]:
-    """File names in the log of a table, and a function that returns the lines of one of them."""
-    read = _reader(location, storage_options)
-    if "://" not in location:
-        return folders.names(Path(location) / "_delta_log"), read
-    import pyarrow.fs as pafs
-
-    found = object_store(location, storage_options).get_file_info(pafs.FileSelector("_delta_log"))
-    return [info.path.rsplit("/", 1)[-1] for info in found], read
-
-
-def _reader(location: str, storage_options: dict[str, str]) -> Callable[[str], Iterable[bytes]]:
-    """A function that returns the lines of a file in the log of a table."""
-    if "://" not in location:
-        folder = Path(location) / "_delta_log"
-        return lambda name: _file_lines(folder / name)
-    system = object_store(location, storage_options)
-
-    def read(name: str) -> Iterable[bytes]:
-        with system.open_input_file(f"_delta_log/{name}") as file:
-            return lines_of(bytes(file.read()))
-
-    return read
-
-
-def _file_lines(path: Path) -> Iterable[bytes]:
-    with path.open("rb") as file:
-        yield from file
+def _lines(location: str, storage_options: dict[str, str], version: int) -> list[bytes]:
+    """The lines of a commit."""
+    name = f"_delta_log/{version:020}.json"
+    with file_system(location, storage_options).open_input_file(name) as file:
+        return lines_of(bytes(file.read()))

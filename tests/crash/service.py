@@ -30,7 +30,7 @@ OF_PYTEST = (
 """Variables that a user does not have."""
 WITHIN_S = 60.0
 """Time in which a run has to stop that cannot go on."""
-PATIENCE_S = 180.0
+PATIENCE_S = 300.0
 """Time for anything else, on a machine that has other work."""
 LOCAL = "local[2]"
 WORKER = "daemon pyspark"

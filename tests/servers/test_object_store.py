@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from itertools import pairwise
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,7 @@ from app.tables.small_files import names, read_text, write_text
 from benchmarks import archives
 from tests.support.servers.process import serving
 from tests.support.servers.s3 import BUCKET, S3, SECRET
+from tests.support.servers.slow_store import Fault, Request, SlowStore
 from tests.unit.run.maintenance.tables import found, plain, rows, writer
 
 MakeSettings = Callable[..., Settings]
@@ -39,9 +43,8 @@ def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3]:
 @pytest.fixture
 def settings(s3: S3, make_settings: MakeSettings, request: pytest.FixtureRequest) -> Settings:
     """A warehouse of the test's own; its scheme is that of Spark, which delta-rs knows too."""
-    return make_settings(
-        warehouse=f"s3a://{BUCKET}/{request.node.name}", storage_options=s3.options
-    )
+    name = request.node.name.replace("[", "-").rstrip("]")
+    return make_settings(warehouse=f"s3a://{BUCKET}/{name}", storage_options=s3.options)
 
 
 def test_small_files_are_written_listed_and_read(settings: Settings) -> None:
@@ -74,6 +77,57 @@ def test_writers_at_once_lose_nothing_and_double_nothing(settings: Settings) -> 
     assert plain(found(settings, "quarantine")) == sorted(
         text for table in expected for text in plain(table)
     )
+
+
+def append_batches(settings: Settings, number: int) -> list[float]:
+    """Append so many batches of a row; the times (s of `time.monotonic`) before each, and after all."""
+    writing, begun_s = writer(settings), []
+    for batch in range(number):
+        begun_s.append(time.monotonic())
+        writing.append("quarantine", rows("quarantine", range(batch, batch + 1)), batch)
+    return [*begun_s, time.monotonic()]
+
+
+def appended(settings: Settings, store: SlowStore, number: int) -> list[float]:
+    """As `append_batches`, by way of a store; in a process of its own, since delta-rs lets no thread of
+    its process work while it waits.
+    """
+    options = {**settings.storage_options, "AWS_ENDPOINT_URL": store.endpoint}
+    behind = settings.model_copy(update={"storage_options": options})
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        begun_s = pool.submit(append_batches, behind, number).result()
+    store.stop()
+    return begun_s
+
+
+@pytest.mark.parametrize("fault", ["lost", "refused", "cut"])
+def test_a_commit_that_is_answered_badly_is_there_once(
+    settings: Settings, s3: S3, fault: Fault
+) -> None:
+    answered: set[str] = set()
+
+    def once(request: Request) -> Fault | None:
+        first = request.is_commit and request.path not in answered
+        answered.add(request.path)
+        return fault if first else None
+
+    store = SlowStore(s3.port, 0.0, once)
+    appended(settings, store, 3)
+    assert store.faults[fault] >= 4, "the creation of the table, and three commits"
+    assert plain(found(settings, "quarantine")) == sorted(
+        text for batch in range(3) for text in plain(rows("quarantine", range(batch, batch + 1)))
+    )
+
+
+def test_an_append_takes_six_requests_however_long_the_log_is(settings: Settings, s3: S3) -> None:
+    store = SlowStore(s3.port, 0.0)
+    begun_s = appended(settings, store, 10)
+    counts = [
+        Counter(one.kind for at_s, one in store.requests if begin_s <= at_s < end_s)
+        for begin_s, end_s in pairwise(begun_s)
+    ]
+    of_each = {"tables PUT": 2, "tables LIST": 2, "tables GET": 2}
+    assert [dict(one) for one in counts[1:]] == [of_each] * 9
 
 
 def test_commands_read_maintain_and_forget(

@@ -283,7 +283,6 @@ MAY_LIST = {
     ("app/demo/recording.py", "self._place.iterdir()"): SHIPPED_FILES,
     ("app/demo/recording.py", "SHIPPED.iterdir()"): SHIPPED_FILES,
     ("udfs/compiled_cache.py", "folder.iterdir()"): "one process compiles, under a lock",
-    ("app/engine/payloads.py", "(Path(self.root) / path).stat()"): "what is gone is an error",
     ("app/tables/archive_files.py", "file.stat()"): "has just been written",
 }
 """What may do without `app.folders`, and why."""

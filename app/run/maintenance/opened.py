@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.read.relations import Warehouse
 from app.tables.definitions import TABLES, Table
-from app.tables.object_store import object_store
+from app.tables.object_store import file_system
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -43,11 +43,7 @@ class Opened:
     @cached_property
     def files(self) -> Any:
         """Its folder, as a file system of pyarrow."""
-        if self.warehouse.folder is None:
-            return object_store(self.location, self.warehouse.storage_options)
-        import pyarrow.fs as pafs
-
-        return pafs.SubTreeFileSystem(self.location, pafs.LocalFileSystem())
+        return file_system(self.location, self.warehouse.storage_options)
 
 
 def clock_of(table: Table) -> str | None:

@@ -72,7 +72,7 @@ class Evaluator:
         self, warehouse: Warehouse, alerts: AlertSettings, only: Sequence[str] = ()
     ) -> None:
         """With `only`, rules of these names are evaluated; sinks receive all changes."""
-        self.warehouse = warehouse
+        self.warehouse = warehouse if warehouse.folder else replace(warehouse, kept={})
         self.alerts = alerts
         every = rules_of(alerts)
         self.rules = chosen(every, only)

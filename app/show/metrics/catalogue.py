@@ -79,6 +79,14 @@ _STREAM = (
         " (triggerExecution is the whole).",
         "progress",
     ),
+    Definition(
+        "weir_query_requests_total",
+        "counter",
+        ("query", "request"),
+        "Requests of Spark to the object store since the run began, by kind, of all queries of the run"
+        " in the series of one. Those that read and write tables are not counted.",
+        "progress",
+    ),
     *defined(
         ("query",),
         "progress",

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from app.show.metrics.part import Sample
 from app.tables.json_documents import Document
-from app.tables.small_files import names
+from app.tables.small_files import local_path, names
 
 if TYPE_CHECKING:
     from app.config.location import Location
     from app.run.progress import Figures
 
 FOLDER = "_weir/progress"
-WRITE_S = 5.0
-"""A file is written at most this often."""
+WRITE_S, IN_STORE_S = 5.0, 60.0
+"""A file is written at most this often, in a folder and in an object store."""
 MS_PER_S = 1000.0
 
 
@@ -37,6 +37,7 @@ class KeptFigures:
     seen_ms: int
     latest_event_s: float | None
     state_bytes: int | None
+    requests: dict[str, int] = field(default_factory=dict)
 
 
 _DOCUMENT: Document[KeptFigures] = Document(KeptFigures)
@@ -47,8 +48,14 @@ _FIGURES: Document[dict[str, Any]] = Document(dict[str, Any])
 class Health:
     """Writes the figures of a run's queries."""
 
-    def __init__(self, warehouse: Location, say: Callable[[str], None]) -> None:
-        self._warehouse = warehouse
+    def __init__(
+        self,
+        warehouse: Location,
+        say: Callable[[str], None],
+        requests: Callable[[], dict[str, int]] = dict,
+    ) -> None:
+        """`requests` counts those of Spark to an object store, by kind."""
+        self._warehouse, self._requests = warehouse, requests
         self._say = say
         self._next_s = 0.0
         self._failed = False
@@ -58,9 +65,10 @@ class Health:
         now_s = time.monotonic()
         if now_s < self._next_s and not last:
             return
-        self._next_s = now_s + WRITE_S
+        self._next_s = now_s + (WRITE_S if local_path(self._warehouse.uri) else IN_STORE_S)
         try:
-            for one in figures:
+            for number, one in enumerate(figures):
+                one.requests = {} if number else self._requests()
                 _FIGURES.keep(self._warehouse, f"{FOLDER}/{one.name}.json", asdict(one))
         except Exception as error:  # noqa: BLE001 - see above
             if not self._failed:
@@ -82,6 +90,8 @@ def _samples(found: KeptFigures) -> Iterator[Sample]:
     yield "weir_query_records_total", query, found.events
     for phase, took_ms in found.phases_ms.items():
         yield "weir_query_phase_seconds_total", (*query, phase), took_ms / MS_PER_S
+    for kind, count in found.requests.items():
+        yield "weir_query_requests_total", (*query, kind), count
     yield "weir_query_batch", query, found.batch
     yield "weir_query_batch_duration_seconds", query, found.batch_ms / MS_PER_S
     yield "weir_query_progress_timestamp_seconds", query, found.seen_ms / MS_PER_S

@@ -24,7 +24,7 @@ from app.sources.python_source import opened
 from app.sources.raw import Batches, Raw
 from app.tables import checkpoints, succession
 from app.tables.data_files import DataFile, data_files
-from app.tables.object_store import object_store
+from app.tables.object_store import file_system
 from app.tables.small_files import path_in
 from state.events import SCHEMA
 
@@ -108,10 +108,7 @@ def _records(
 ) -> Batches:
     """The records of a slice in a file, as columns of the contract."""
     try:
-        system = object_store(root, storage) if storage or "://" in root else None
-        with pq.ParquetFile(
-            f"{root}/{path}" if system is None else system.open_input_file(path)
-        ) as file:
+        with pq.ParquetFile(file_system(root, storage).open_input_file(path)) as file:
             there = file.schema_arrow.names
             at_once = max(min(ROWS, BYTES // (bytes + 1)), 1)
             wanted = [n for n in (*SCHEMA.names, *DIGESTS, *PLACE, CLOCK) if n in there]

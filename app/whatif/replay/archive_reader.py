@@ -22,7 +22,7 @@ from app.engine.routing import Packing, Route, needed, times_of
 from app.errors import UserError
 from app.sources.clocks import is_ahead
 from app.tables.data_files import DataFile
-from app.tables.object_store import object_store
+from app.tables.object_store import file_system
 from app.whatif.replay.choice import Choice
 from app.whatif.replay.event_span import FIRST_MS, EventSpan
 from app.whatif.replay.refused import LeftOut
@@ -91,7 +91,7 @@ class ArchiveReader:
         try:
             if "://" not in self.location:
                 return _opened(f"{self.location}/{file.plain_path}")
-            system = object_store(self.location, self.storage)
+            system = file_system(self.location, self.storage)
             return _opened(system.open_input_file(file.plain_path))
         except FileNotFoundError:
             raise UserError(

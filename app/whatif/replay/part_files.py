@@ -18,7 +18,7 @@ import pyarrow as pa
 from app.tables import state_files
 from app.tables.archive_files import write_files
 from app.tables.definitions import TABLES
-from app.tables.object_store import object_store
+from app.tables.object_store import file_system
 from app.tables.state_files import States
 from app.whatif.replay.stages import Placed, ReplayPart, Stages
 
@@ -104,7 +104,7 @@ class PartFiles:
     def _is_whole(self, file: dict[str, Any]) -> bool:
         """Whether a file is there to its last byte: a loss of power may have taken the end."""
         if "://" in self.root:
-            system = object_store(f"{self.root}/{file['table']}", self.storage)
+            system = file_system(f"{self.root}/{file['table']}", self.storage)
             return bool(system.get_file_info(file["path"]).size == file["bytes"])
         path = Path(self.root, file["table"], file["path"])
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.config.location import Location
-from app.run.s3a import confs
+from app.run.s3a import FILES, MANAGER, confs
 
 AMAZONS = {"AWS_REGION": "eu-central-1", "aws_access_key_id": "id"}
 
@@ -14,6 +14,7 @@ def test_amazons_store(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "hush")
     options = {**AMAZONS, "AWS_SECRET_ACCESS_KEY": "${env:SECRET}"}
     assert confs(Location("s3a://lake/weir", options)) == {
+        MANAGER: FILES,
         "spark.hadoop.fs.s3a.endpoint.region": "eu-central-1",
         "spark.hadoop.fs.s3a.access.key": "id",
         "spark.hadoop.fs.s3a.secret.key": "hush",
@@ -24,6 +25,7 @@ def test_amazons_store(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_another_store(endpoint: str, tls: str) -> None:
     found = confs(Location("s3a://lake/weir", {"AWS_ENDPOINT_URL": endpoint}))
     assert found == {
+        MANAGER: FILES,
         "spark.hadoop.fs.s3a.endpoint": endpoint,
         "spark.hadoop.fs.s3a.path.style.access": "true",
         "spark.hadoop.fs.s3a.connection.ssl.enabled": tls,

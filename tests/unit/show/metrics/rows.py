@@ -346,6 +346,7 @@ def progress(warehouse: str, query: str, batches: int, at_s: float) -> None:
                 "state_bytes": 2_000_000,
                 "batches": batches,
                 "phases_ms": {"triggerExecution": 900 * batches, "addBatch": 700 * batches},
+                "requests": {"put": 4 * batches},
                 "seen_ms": int(at_s * 1000),
             }
         )

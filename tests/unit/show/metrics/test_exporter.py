@@ -200,6 +200,7 @@ def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> N
     blind = "weir_coverage_blind_until_timestamp_seconds"
     assert value(found, blind, broker="b1", job="chunks") == START_MS / 1000 + 120
     assert value(found, "weir_query_phase_seconds_total", query="govern", phase="addBatch") == 2.1
+    assert value(found, "weir_query_requests_total", query="govern", request="put") == 12
     assert value(found, "weir_query_newest_event_timestamp_seconds") == 1_699_999_998.0
     assert value(found, "weir_published_messages_total", broker="b1") == 600 * len(
         rows["topic_throttle_stats"]
