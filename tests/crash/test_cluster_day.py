@@ -1,0 +1,102 @@
+"""A day on a Spark standalone cluster of two workers: one of them is killed, then the driver; the run
+is started again, asked to stop, and finished. Afterwards every command finds what a calm local run
+has."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+
+from app.cli import main
+from app.config.settings import load_settings
+from tests.crash.service import Service
+from tests.crash.tables import ALONE, Tables
+from tests.support.servers.process import serving
+from tests.support.servers.standalone import JAVA_OPTIONS, Standalone
+from tests.support.traces import identities
+
+pytestmark = [pytest.mark.cluster, pytest.mark.slow]
+READ = re.compile(r"govern: ([\d,]+) events read")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Standalone]:
+    with serving(lambda: Standalone(tmp_path), "Spark cluster") as made:
+        yield made
+
+
+def test_a_worker_and_a_driver_are_killed_on_a_cluster(
+    make_config: Callable[[str], Path],
+    calm: Tables,
+    cluster: Standalone,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    config = make_config("clustered")
+    document = yaml.safe_load(config.read_text("utf-8"))
+    document["source"]["options"]["maxFilesPerTrigger"] = 2  # many batches
+    config.write_text(yaml.safe_dump(document | ALONE), "utf-8")
+    warehouse = load_settings(config).warehouse
+
+    def start(*options: str) -> closing[Service]:
+        confs = [
+            "spark.driver.host=127.0.0.1",
+            f"spark.driver.extraJavaOptions={JAVA_OPTIONS}",
+            f"spark.executor.extraJavaOptions={JAVA_OPTIONS}",
+        ]
+        python = {"WEIR_WORKER_PYTHON": sys.executable}
+        run = Service(config, "run", *options, master=cluster.master, variables=python, confs=confs)
+        return closing(run)
+
+    def within_a_batch(run: Service) -> None:
+        """Wait for one that has begun after one that has ended."""
+        run.wait_for_batches(1)
+        begun = run.batches("govern", "commits")
+        run.wait(lambda: run.batches("govern", "offsets") > begun, "a batch of govern")
+
+    with start() as run:
+        within_a_batch(run)
+        cluster.workers[0].kill()
+        run.wait_for_batches(2)
+        cluster.join(cluster.workers[0])
+        run.wait_for_batches(1)
+        run.terminate()
+        run.end_well()
+        said = run.said
+    (read,) = READ.findall(said)
+    assert int(read.replace(",", "")) == len(identities(warehouse)), "tasks were counted twice"
+
+    with start() as run:
+        within_a_batch(run)
+        driver = run.driver
+        assert driver is not None
+        run.kill(driver)
+    with start() as run:
+        within_a_batch(run)
+        run.terminate()
+        run.end_well()
+    with start("--available-now") as run:
+        run.end_well()
+    assert Tables.of(warehouse).differences(calm) == []
+
+    def asked(*words: str) -> str:
+        capsys.readouterr()
+        given = ("--warehouse", warehouse) if words[0] == "query" else ("--config", str(config))
+        assert main([*words, *given]) == 0, capsys.readouterr()
+        return capsys.readouterr().out
+
+    counted = json.loads(asked("query", "SELECT count(*) AS n FROM events", "--json"))
+    records = counted[0]["n"]
+    assert records > 19_000
+    assert "expectations hold" in asked("quality")
+    assert json.loads(asked("maintain", "--json"))["tables"]
+    assert json.loads(asked("query", "SELECT count(*) AS n FROM events", "--json")) == counted
+    out = str(tmp_path / "replay")
+    assert "tables are those of the live run" in asked("replay", "--verify", "--out", out)
