@@ -32,6 +32,8 @@ KINDS = {
 }
 """As stores price them: deletions cost nothing."""
 INTERVAL_S, FIRST, EVENTS = 10, 3, 5_000
+QUERY = "govern-client_quotas"
+"""All six jobs, and the archive."""
 
 
 def run(bench: Bench) -> Result:
@@ -88,10 +90,10 @@ def _requests(folder: Path, server: S3, partitions: int, counted: int) -> Counte
         words = ["--jars", connector(), "run", "--config", str(config)]
         submitted = Submitted(words, config.with_suffix(".log"))
         try:
-            submitted.wait(lambda: batches(objects, "govern", "commits") >= FIRST, "a first batch")
+            submitted.wait(lambda: batches(objects, QUERY, "commits") >= FIRST, "a first batch")
             before = requests.copy()
             last = FIRST + counted
-            submitted.wait(lambda: batches(objects, "govern", "commits") >= last, "the last batch")
+            submitted.wait(lambda: batches(objects, QUERY, "commits") >= last, "the last batch")
             found = requests - before
             submitted.terminate()
             submitted.code()
