@@ -308,6 +308,15 @@ def doctor(config: Config = None, warehouse: Warehouse = None, as_json: Json = F
     return run_doctor(settings, as_json)
 
 
+@app.command()
+def completion() -> int:
+    """Print a script for bash and zsh that completes commands, options, questions, tables and jobs."""
+    from app.setup.completion import script
+
+    print(script(_command()), end="")
+    return 0
+
+
 def _prices(text: str) -> tuple[float, float, float]:
     found = re.fullmatch(r"(\d+\.?\d*),(\d+\.?\d*),(\d+\.?\d*)", text)
     if found is None:

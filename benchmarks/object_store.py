@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from io import BufferedReader
 from pathlib import Path
 
@@ -89,11 +90,19 @@ def _requests(folder: Path, server: S3, partitions: int, counted: int) -> Counte
         config.write_text(yaml.safe_dump(document), "utf-8")
         words = ["--jars", connector(), "run", "--config", str(config)]
         submitted = Submitted(words, config.with_suffix(".log"))
+
+        def ended(number: int) -> bool:
+            return batches(objects, QUERY, "commits") >= number
+
+        def reach(last: int) -> None:
+            """Wait for one batch after the other."""
+            for number in range(1, last + 1):
+                submitted.wait(partial(ended, number))
+
         try:
-            submitted.wait(lambda: batches(objects, QUERY, "commits") >= FIRST, "a first batch")
+            reach(FIRST)
             before = requests.copy()
-            last = FIRST + counted
-            submitted.wait(lambda: batches(objects, QUERY, "commits") >= last, "the last batch")
+            reach(FIRST + counted)
             found = requests - before
             submitted.terminate()
             submitted.code()
