@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -317,13 +316,6 @@ def completion() -> int:
     return 0
 
 
-def _prices(text: str) -> tuple[float, float, float]:
-    found = re.fullmatch(r"(\d+\.?\d*),(\d+\.?\d*),(\d+\.?\d*)", text)
-    if found is None:
-        raise UserError(f"--prices {text}: allowed: three numbers, such as 0.005,0.0004,0.023")
-    return float(found[1]), float(found[2]), float(found[3])
-
-
 @app.command()
 def size(
     events_per_s: Annotated[float, Option(min=0, help="Events per second, on average.")],
@@ -334,10 +326,10 @@ def size(
         int, Option(min=0, max=1000, help="Shadows: sets of policies beside the live ones.")
     ] = 0,
     prices: Annotated[
-        str | None,
+        tuple[float, float, float] | None,
         Option(
             help="Of an object store, for the cost of a month: 1,000 writes or lists, 1,000 reads, a GB"
-            " and month, as 0.005,0.0004,0.023."
+            " a month."
         ),
     ] = None,
     why: Annotated[bool, Option("--why", help="Print every need and its formula.")] = False,
@@ -347,9 +339,8 @@ def size(
     from app.setup.size import Load
     from app.setup.size import size as run_size
 
-    asked = None if prices is None else _prices(prices)
     load = Load(
-        events_per_s, topics, principals, _duration(batch, "--batch") / 1000, shadows, asked
+        events_per_s, topics, principals, _duration(batch, "--batch") / 1000, shadows, prices
     )
     return run_size(load, as_json, why)
 

@@ -51,7 +51,8 @@ def derived() -> dict[str, Any]:
     store = {n: f"{n} of a micro-batch" for n in ("writes", "reads")}
     two, four = ("six jobs, 2 partitions: ", "six jobs, 4 partitions: ")
     more = {
-        n: (_figure("store", four + f) - _figure("store", two + f)) / 2 for n, f in store.items()
+        n: max(_figure("store", four + f) - _figure("store", two + f), 0) / 2
+        for n, f in store.items()
     }
     shadow, alone = (
         _figure("shadows", f"large batch, five jobs, {n} shadow") for n in ("one", "no")

@@ -102,7 +102,7 @@ def needs(load: Load, document: dict[str, Any]) -> list[Need]:
         need(
             "records",
             records,
-            "a micro-batch at most",
+            "per batch",
             f"events of its time / {BUSY}, at least the default",
             "core_s_per_event",
         ),
@@ -110,12 +110,12 @@ def needs(load: Load, document: dict[str, Any]) -> list[Need]:
             "memory",
             known["driver_gb"] * 1e9 + workers,
             "bytes",
-            "driver + memory of the cores",
+            "driver + workers",
             "driver_gb",
             "worker_gb",
         ),
         need(
-            "memory of the cores",
+            "workers",
             workers,
             "bytes",
             f"cores x Python worker + records beyond the default + {STATE_COPIES} x state + topics"
@@ -159,9 +159,9 @@ def needs(load: Load, document: dict[str, Any]) -> list[Need]:
                 kind,
                 batches
                 * (known[f"{kind}_per_batch"] + cores * known[f"{kind}_per_batch_and_partition"]),
-                "requests per day",
-                "micro-batches x (requests of a batch + partitions x those of their states), in an"
-                " object store",
+                "per day",
+                "micro-batches x (requests of a batch to an object store + partitions x those of"
+                " their states)",
                 f"{kind}_per_batch",
             )
             for kind in ("writes", "reads")
@@ -172,7 +172,7 @@ def needs(load: Load, document: dict[str, Any]) -> list[Need]:
 def keys(needs: dict[str, Need]) -> dict[str, str]:
     """What to set, by key of the configuration or option of the start."""
     cores = needs["cores"].value
-    overhead = math.ceil(needs["memory of the cores"].value / cores / 2**20)
+    overhead = math.ceil(needs["workers"].value / cores / 2**20)
     return {
         "partitions": f"{cores:.0f}",
         "source.max_records_per_trigger": f"{needs['records'].value:.0f}",
