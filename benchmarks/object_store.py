@@ -45,17 +45,18 @@ def run(bench: Bench) -> Result:
     result.events = EVENTS * files
     trace = plan_trace(load_scenario("demo"), result.events, 7)
     lines = [line for part in trace.slices() for line in part.lines()]
-    folder = bench.folder / "events"
-    folder.mkdir()
+    home = bench.folder / "store"
+    folder = home / "events"
+    folder.mkdir(parents=True)
     for number, begin in enumerate(range(0, len(lines), EVENTS)):
         part = b"\n".join(lines[begin : begin + EVENTS])
         (folder / f"{number:03d}.jsonl").write_bytes(part + b"\n")
-    write_policies(trace, bench.folder / "policies.yaml")
-    server = S3(bench.folder)
+    write_policies(trace, home / "policies.yaml")
+    server = S3(home)
     server.start()
     try:
         for partitions in (2, 4):
-            found = _requests(bench.folder, server, partitions, counted)
+            found = _requests(home, server, partitions, counted)
             for name, methods in KINDS.items():
                 value = sum(found[method] for method in methods) / counted
                 note = ", ".join(f"{method} {found[method] / counted:.0f}" for method in methods)
