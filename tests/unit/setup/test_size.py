@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +49,11 @@ def more(kind: str) -> float:
     return max(requests(4, kind) - requests(2, kind), 0) / 2
 
 
+def without_partitions(kind: str) -> float:
+    """Requests of a micro-batch beside those of its partitions."""
+    return requests(2, kind) - 2 * more(kind)
+
+
 def at_once() -> float:
     """Records of the largest batch of a flood."""
     return figure("flood", "as it comes: largest micro-batch")
@@ -58,7 +65,7 @@ PYTHON_AS_IT_COMES = PYTHON.format("as it comes")
 FACTOR = 2.5
 """How far `size` may be from a measurement: other processors, jobs and batches than its own."""
 DRIVER_GB = "as it comes: memory of the driver's JVM, at most"
-MEASURED = {
+MEASURED: dict[str, Callable[[], float]] = {
     "core_s_per_event": lambda: figure("flood", "as it comes: CPU after the first batch") / 1e6,
     "core_s_per_batch": lambda: (
         cpu("small-batches", "CPU of {} a batch, five jobs") / 1000
@@ -96,14 +103,8 @@ MEASURED = {
     "archive_bytes_per_event": lambda: figure("storage", "archive"),
     "table_bytes_per_event": lambda: figure("storage", "tables of the jobs"),
     "commits_per_batch": lambda: figure("storage", "commits"),
-    **{
-        f"{kind}_per_batch": lambda kind=kind: requests(2, kind) - 2 * more(kind)
-        for kind in ("writes", "reads")
-    },
-    **{
-        f"{kind}_per_batch_and_partition": lambda kind=kind: more(kind)
-        for kind in ("writes", "reads")
-    },
+    **{f"{kind}_per_batch": partial(without_partitions, kind) for kind in ("writes", "reads")},
+    **{f"{kind}_per_batch_and_partition": partial(more, kind) for kind in ("writes", "reads")},
 }
 """Each coefficient by the result files."""
 WRITTEN: dict[str, Any] = json.loads(COEFFICIENTS.read_text("utf-8"))["coefficients"]
