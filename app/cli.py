@@ -328,8 +328,9 @@ def size(
     prices: Annotated[
         tuple[float, float, float] | None,
         Option(
+            metavar="WRITES READS STORED",
             help="Of an object store, for the cost of a month: 1,000 writes or lists, 1,000 reads, a GB"
-            " a month."
+            " a month.",
         ),
     ] = None,
     why: Annotated[bool, Option("--why", help="Print every need and its formula.")] = False,
