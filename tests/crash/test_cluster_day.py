@@ -95,9 +95,9 @@ def test_a_worker_and_a_driver_are_killed_on_a_cluster(
         within_a_batch(run)
         run.terminate()
         run.end_well()
-    with start("--available-now") as run:
+    with start("--available-now", "--drain") as run:
         run.end_well()
-    assert run_here(load_settings(calm), available_now=True) == 0
+    assert run_here(load_settings(calm), available_now=True, drain=True) == 0
     expected = Tables.of(load_settings(calm).warehouse)
     assert Tables.of(warehouse).differences(expected) == []
 
@@ -113,4 +113,6 @@ def test_a_worker_and_a_driver_are_killed_on_a_cluster(
     assert json.loads(asked("maintain", "--json"))["tables"]
     assert json.loads(asked("query", "SELECT count(*) AS n FROM events", "--json")) == counted
     out = str(tmp_path / "replay")
-    assert "tables are those of the live run" in asked("replay", "--verify", "--out", out)
+    assert "tables are those of the live run" in asked(
+        "replay", "--verify", "--drain", "--out", out
+    )
