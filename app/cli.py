@@ -314,6 +314,15 @@ def doctor(config: Config = None, warehouse: Warehouse = None, as_json: Json = F
 
 
 @app.command()
+def completion() -> int:
+    """Print a script for bash and zsh that completes commands, options, questions, tables and jobs."""
+    from app.setup.completion import script
+
+    print(script(_command()), end="")
+    return 0
+
+
+@app.command()
 def size(
     events_per_s: Annotated[float, Option(min=0, help="Events per second, on average.")],
     topics: Annotated[int, Option(min=1, help="Topics, each partition being one.")],
@@ -322,6 +331,14 @@ def size(
     shadows: Annotated[
         int, Option(min=0, max=1000, help="Shadows: sets of policies beside the live ones.")
     ] = 0,
+    prices: Annotated[
+        tuple[float, float, float] | None,
+        Option(
+            metavar="WRITES READS STORED",
+            help="Of an object store, for the cost of a month: 1,000 writes or lists, 1,000 reads, a GB"
+            " a month.",
+        ),
+    ] = None,
     why: Annotated[bool, Option("--why", help="Print every need and its formula.")] = False,
     as_json: Json = False,
 ) -> int:
@@ -329,7 +346,9 @@ def size(
     from app.setup.size import Load
     from app.setup.size import size as run_size
 
-    load = Load(events_per_s, topics, principals, _duration(batch, "--batch") / 1000, shadows)
+    load = Load(
+        events_per_s, topics, principals, _duration(batch, "--batch") / 1000, shadows, prices
+    )
     return run_size(load, as_json, why)
 
 

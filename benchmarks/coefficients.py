@@ -9,6 +9,9 @@ from app.setup.size import COEFFICIENTS, MANY_TOPICS
 from benchmarks.result import FOLDER
 
 MS_PER_S = 1000
+EVENTS_OF_BATCH = 500_000
+"""Of a batch of `topics`."""
+FEW_TOPICS = 1_000
 
 
 def _result(name: str) -> dict[str, Any]:
@@ -38,6 +41,19 @@ def derived() -> dict[str, Any]:
         "flood_shapes", "a million topics: memory of the driver's JVM, at most"
     )
     few, many = (_figure("topics", f"govern, {n} topics") for n in ("1,000", "1,000,000"))
+    topics_us = 1e6 * (1 / many - 1 / few) * _result("topics")["machine"]["cores"]
+    few_bytes, many_bytes = (_figure("state", f"state, {n} topics") for n in ("1,000", "1,000,000"))
+    planned = "planned as one"
+    memory, records = (
+        [_figure("flood", f"{way}: {what}") for way in (planned, flood)]
+        for what in ("memory of all Python processes, at most", "largest micro-batch")
+    )
+    store = {n: f"{n} of a micro-batch" for n in ("writes", "reads")}
+    two, four = ("six jobs, 2 partitions: ", "six jobs, 4 partitions: ")
+    more = {
+        n: max(_figure("store", four + f) - _figure("store", two + f), 0) / 2
+        for n, f in store.items()
+    }
     shadow, alone = (
         _figure("shadows", f"large batch, five jobs, {n} shadow") for n in ("one", "no")
     )
@@ -50,7 +66,7 @@ def derived() -> dict[str, Any]:
             batch_ms / MS_PER_S - events_per_batch * per_event_us / 1e6,
             "small-batches, govern-all",
         ),
-        "slower_at_1m_topics": (few / many, "topics"),
+        "core_s_per_topic_of_batch": (topics_us / 1e6 * EVENTS_OF_BATCH / MANY_TOPICS, "topics"),
         "slower_a_shadow": (shadow / alone - 1, "shadows"),
         "driver_gb": (driver_gb, "flood"),
         "driver_bytes_per_topic": (
@@ -61,7 +77,12 @@ def derived() -> dict[str, Any]:
             _figure("flood", f"{flood}: memory of all Python processes, at most") / cores,
             "flood",
         ),
-        "state_bytes_per_topic": (_figure("state", "state, 100,000 topics"), "state"),
+        "worker_bytes_per_record": (
+            (memory[0] - memory[1]) * 1e9 / (records[0] - records[1]),
+            "flood",
+        ),
+        "state_bytes": ((few_bytes - many_bytes) * FEW_TOPICS, "state"),
+        "state_bytes_per_topic": (many_bytes, "state"),
         "state_bytes_per_principal": (
             _figure("producer_ids", "state, 10,000 users with 50 ids each, bloom"),
             "producer_ids",
@@ -69,6 +90,11 @@ def derived() -> dict[str, Any]:
         "archive_bytes_per_event": (_figure("storage", "archive"), "storage"),
         "table_bytes_per_event": (_figure("storage", "tables of the jobs"), "storage"),
         "commits_per_batch": (_figure("storage", "commits"), "storage"),
+        **{
+            f"{n}_per_batch": (_figure("store", two + f) - 2 * more[n], "store")
+            for n, f in store.items()
+        },
+        **{f"{n}_per_batch_and_partition": (each, "store") for n, each in more.items()},
     }
     machine = _result("flood")["machine"]
     return {

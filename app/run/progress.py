@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from app.engine import catch_up_time
 from app.run.shutdown import ended, waits
-from app.sources.raw import METRIC
+from app.sources.raw import COUNT_BITS, METRIC
 from app.terminal import log
 from app.terminal.moments import instant_of
 
@@ -185,7 +185,9 @@ class Progress:
 def records(progress: dict[str, Any]) -> int:
     """Number of records that a batch has read."""
     observed = (progress.get("observedMetrics") or {}).get(METRIC)
-    return int(observed[METRIC] or 0) if observed else int(progress["numInputRows"])
+    if not observed:
+        return int(progress["numInputRows"])
+    return sum(number % (1 << COUNT_BITS) for number in observed[METRIC])
 
 
 def _seconds(text: str) -> float:

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-import numpy as np
 import pyarrow as pa
 
 from app.sources.clocks import PLAN, stamped
@@ -20,6 +19,8 @@ SCHEMA = "value binary, source_partition string, source_offset bigint"
 
 METRIC = "records"
 """Observed metric of a query over a source, and its column: records read in a batch."""
+COUNT_BITS = 40
+"""Bits of the number of a task that are its records."""
 
 Batches = Iterator[pa.RecordBatch]
 Document = dict[str, Any]
@@ -87,20 +88,19 @@ class Raw:
         batches of SCHEMA, each stamped with the plan of the micro-batch (`app.sources.clocks`); the
         rows have `schema`.
 
-        A query over the frame counts the records for its progress reports (METRIC).
+        A query over the frame counts the records for its progress reports (METRIC): a set of numbers,
+        one of each task, so that a task which Spark repeats is counted once.
         """
-        from pyspark.sql.functions import abs as size
-        from pyspark.sql.functions import col
-        from pyspark.sql.functions import sum as total
+        from pyspark.sql.functions import col, collect_set
 
         mapped = self._mapped(function, schema)
         if self.polls is not None:
             mapped = mapped.union(self.polls._mapped(polls or function, schema))
-        observed = mapped.observe(METRIC, total(size(METRIC)).alias(METRIC))
-        return observed.where(col(METRIC) >= 0).drop(METRIC)
+        observed = mapped.observe(METRIC, collect_set(METRIC).alias(METRIC))
+        return observed.where(col(METRIC).isNull()).drop(METRIC)
 
     def _mapped(self, function: Step, schema: str) -> DataFrame:
-        """The rows of `function`, with the numbers of records in a column METRIC."""
+        """The rows of `function`, and a row of each task with its records in a column METRIC."""
         from pyspark.sql.functions import current_timestamp, unix_millis
         from pyspark.sql.pandas.types import to_arrow_schema
         from pyspark.sql.types import StructType
@@ -143,25 +143,21 @@ def _chain(first: Step | None, second: Step) -> Counting:
 
 
 def _counted(step: Counting, rows: pa.Schema) -> Step:
-    """The step with one more column: the first row of a batch has the number of records read for
-    it.
-
-    Records without a row after the last batch are counted in a row of their own: nulls, and their
-    number as a negative one, in the schema `rows`.
+    """The step with one more column, null in its rows, and a last row of nulls in the schema `rows`,
+    whose number is the partition of the task, and the records read by it in the lowest bits.
     """
 
     def counted(batches: Batches) -> Batches:
+        from pyspark import TaskContext
+
         settle()
-        waiting: list[int] = []
-        for batch in step(batches, waiting.append):
-            numbers = np.zeros(batch.num_rows, np.int64)
-            if batch.num_rows:
-                numbers[0] = sum(waiting)
-                waiting.clear()
-            yield batch.append_column(METRIC, pa.array(numbers))
-        if sum(waiting):
-            nulls = [pa.nulls(1, field.type) for field in rows][:-1]
-            left = pa.array([-sum(waiting)], pa.int64())
-            yield pa.record_batch([*nulls, left], names=rows.names)
+        read: list[int] = []
+        for batch in step(batches, read.append):
+            yield batch.append_column(METRIC, pa.nulls(batch.num_rows, pa.int64()))
+        context = TaskContext.get()
+        task = 0 if context is None else context.partitionId()
+        nulls = [pa.nulls(1, field.type) for field in rows][:-1]
+        count = pa.array([task << COUNT_BITS | sum(read)])
+        yield pa.record_batch([*nulls, count], names=rows.names)
 
     return counted

@@ -73,16 +73,20 @@ class Life:
 
     def topic(self, name: str, partitions: int = 1, **settings: str) -> None:
         self.kafka.create_topic(name, partitions)
+        if settings:
+            self.change(name, **settings)
+
+    def change(self, topic: str, **settings: str) -> None:
+        """Change settings of a topic."""
         resource = ConfigResource(
             ConfigResource.Type.TOPIC,
-            name,
+            topic,
             incremental_configs=[
                 requests.ConfigEntry(key.replace("_", "."), value, incremental_operation=SET)
                 for key, value in settings.items()
             ],
         )
-        if settings:
-            self.admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
+        self.admin.incremental_alter_configs([resource])[resource].result(PATIENCE_S)
 
     def send(self, topic: str, count: int, partition: int = 0, age_s: int = 0) -> None:
         at = now_ms() - 1000 * age_s

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,9 @@ from tests.support.servers.alertmanager import Alertmanager
 from tests.support.servers.process import serving
 from tests.support.sinks import BUSY, RULE, minutes
 from tests.support.throttle_rows import OTHER, TOPIC
+from tests.support.waiting import wait_for
 from tests.unit.show.alerts.receiver import Receiver, receiving
 
-PATIENCE_S = 60
 LABELS = {"alertname": "busy", "severity": "critical", "cluster": "east", "fleet": "test"}
 
 
@@ -38,18 +37,8 @@ def notified(
     receiver: Receiver, status: str, times: int = 1, alert: str | None = None
 ) -> dict[str, Any]:
     """The alert that Alertmanager notified of with this status, once it has so many times."""
-    deadline = time.monotonic() + PATIENCE_S
-    while True:
-        found = [
-            each
-            for body in receiver.bodies()
-            for each in body["alerts"]
-            if each["status"] == status and alert in (None, each["labels"]["alertname"])
-        ]
-        if len(found) >= times:
-            return dict(found[times - 1])
-        assert time.monotonic() < deadline, f"nobody was told of {status}"
-        time.sleep(0.05)
+    wait_for(lambda: len(receiver.notified(status, alert)) >= times)
+    return receiver.notified(status, alert)[times - 1]
 
 
 def test_an_alert_reaches_alertmanager_and_so_does_its_end(

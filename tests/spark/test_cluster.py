@@ -1,7 +1,6 @@
 """Weir on a Spark standalone cluster: a master and two workers, as a stranger would have them.
 
-Code and environment travel as `spark-submit.sh` sends them. The processes of the cluster start in
-an empty environment, so that nothing of this checkout reaches an executor by another way.
+Code and environment travel as `spark-submit.sh` sends them.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +18,8 @@ from deltalake import DeltaTable
 
 from app.demo.demo_command import demo
 from app.demo.demo_scenario import ChosenScenario
-from tests.conftest import OF_JAVA
-from tests.support.readme import commands
-from tests.support.servers.process import Server, ServerFailed, free_ports
+from tests.support.servers.process import serving
+from tests.support.servers.standalone import Standalone, on
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,7 +28,6 @@ pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).resolve().parents[2]
 EVENTS = 20_000
-JAVA_OPTIONS = f"-Xss4m {OF_JAVA}"
 OF_PYTEST = (
     "PYTHONPATH",
     "PYSPARK_PYTHON",
@@ -45,52 +42,11 @@ BY_THE_CLOCK = {"alerts", "quality_results"}
 """What is evaluated beside the run, whenever there is time."""
 
 
-def documented(kind: str, folder: Path, values: dict[str, str]) -> list[str]:
-    """The command of docs/operations.md that starts a master or a worker, in an empty environment;
-    `values` replace its words."""
-    (words,) = (w for w in commands(ROOT / "docs" / "operations.md") if w[1].endswith(f".{kind}"))
-    assert set(values) <= set(words)
-    program, *rest = (values.get(word, word) for word in words)
-    kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME") if name in os.environ}
-    variables = {
-        **kept,
-        "HOME": str(folder),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": OF_JAVA,
-        "SPARK_CONF_DIR": str(folder),
-        "SPARK_LOG_DIR": str(folder),
-    }
-    given = [f"{name}={value}" for name, value in variables.items()]
-    return ["env", "-i", *given, program.replace(".venv", sys.prefix, 1), *rest]
-
-
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a master that two workers of one core each have registered with."""
-    folder = tmp_path_factory.mktemp("cluster")
-    port, *ports = free_ports(6)
-    master = f"spark://127.0.0.1:{port}"
-    command = documented("Master", folder, {"head": "127.0.0.1", "7077": str(port)})
-    command += ["--webui-port", str(ports[0])]
-    servers = [Server(command, folder / "master.log")]
-    started = ["New state: ALIVE"]
-    for i in (0, 1):
-        values = {"4": "1", "8g": "1g", "spark://head:7077": master}
-        command = documented("Worker", folder, values)
-        command += ["--host", "127.0.0.1", "--port", str(ports[1 + i])]
-        command += ["--webui-port", str(ports[3 + i]), "--work-dir", str(folder / f"work{i}")]
-        servers.append(Server(command, folder / f"worker{i}.log"))
-        started.append("Successfully registered with master")
-    try:
-        for server, text in zip(servers, started, strict=True):
-            server.start(lambda log, text=text: text in log, timeout_s=90)
-        yield master
-    except ServerFailed as error:
-        pytest.fail(f"the Spark cluster did not start: {error}")
-    finally:
-        for server in reversed(servers):
-            server.stop()
+    with serving(lambda: Standalone(tmp_path_factory.mktemp("cluster")), "Spark cluster") as made:
+        yield made.master
 
 
 @pytest.fixture(scope="module")
@@ -133,22 +89,6 @@ def weir(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-6000:]
     return done
-
-
-def on(master: str) -> Sequence[str]:
-    """The options that a small cluster on loopback wants."""
-    return (
-        "--master",
-        master,
-        "--executor-memory",
-        "640m",
-        "--conf",
-        "spark.driver.host=127.0.0.1",
-        "--conf",
-        f"spark.driver.extraJavaOptions={JAVA_OPTIONS}",
-        "--conf",
-        f"spark.executor.extraJavaOptions={JAVA_OPTIONS}",
-    )
 
 
 def tables(warehouse: Path) -> dict[str, list[dict[str, Any]]]:

@@ -277,6 +277,14 @@ _STREAM = (
 
 _EXPORTER = (
     Definition(
+        "weir_alerts_info",
+        "gauge",
+        ("runbook_base",),
+        "1 where `alerts.runbook_base` is set: the rules for Prometheus make addresses of their"
+        " runbooks with it.",
+        "the configuration",
+    ),
+    Definition(
         "weir_exporter_up",
         "gauge",
         (),

@@ -116,6 +116,8 @@ class Exporter(Collector):
         return time.time() - self._ended_s > OVERDUE * self._refresh_s + self._took_s
 
     def _own(self) -> Iterator[Sample]:
+        if self._settings.alerts.runbook_base:
+            yield "weir_alerts_info", (self._settings.alerts.runbook_base.rstrip("/"),), 1
         yield "weir_exporter_up", (), float(self._whole and not self._overdue())
         for table, count in list(self._errors.items()):
             yield "weir_exporter_errors_total", (table,), count

@@ -30,12 +30,12 @@ class S3:
     """One server with one bucket; `data` has its objects as files."""
 
     def __init__(self, folder: Path) -> None:
-        (self._port,) = free_ports(1)
+        (self.port,) = free_ports(1)
         self.data = folder / "data"
         (self.data / BUCKET).mkdir(parents=True)
         properties = folder / "s3proxy.conf"
         properties.write_text(
-            PROPERTIES.format(key=KEY, secret=SECRET, port=self._port, data=self.data)
+            PROPERTIES.format(key=KEY, secret=SECRET, port=self.port, data=self.data)
         )
         (jar,) = ivy.jars(f"s3proxy-{VERSION}", DEPENDENCY).glob("*.jar")
         self._server = Server(
@@ -51,7 +51,7 @@ class S3:
     @property
     def endpoint(self) -> str:
         """The address."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
 
     @property
     def options(self) -> dict[str, str]:
@@ -66,7 +66,7 @@ class S3:
 
     def start(self) -> None:
         """Start the server and wait until it serves."""
-        self._server.start(lambda _: accepts(self._port))
+        self._server.start(lambda _: accepts(self.port))
 
     def stop(self) -> None:
         """Stop it by its pid; its objects stay."""

@@ -273,9 +273,14 @@ def memory_of_runs() -> str:
     )
 
 
+def first_lines() -> str:
+    return f"work {figures('first_hour')['run: queries started']:.0f} s after the start"
+
+
 @pytest.mark.parametrize(
     ("page", "figure"),
     [
+        ("../README.md", first_lines),
         ("../README.md", memory_of_runs),
         ("operations.md", shadow),
         ("operations.md", cost),

@@ -40,10 +40,33 @@ def test_the_readme_begins_with_the_demo():
     assert ALL[0].values[0] == ["./spark-submit.sh", "demo"]
 
 
-def test_the_readme_quotes_the_output_of_the_demo():
-    quoted = blocks(ROOT / "README.md", "text")[0].splitlines()
-    shown = blocks(ROOT / "docs" / "demo.md", "text")[0].splitlines()
-    assert [line for line in quoted if line not in shown] == []
+@pytest.mark.parametrize(("number", "page"), [(0, "demo.md"), (1, "tutorials/kafka.md")])
+def test_the_readme_quotes_what_commands_print(number, page):
+    """The tests of the demo and of the tutorials hold the pages to it."""
+    quoted = blocks(ROOT / "README.md", "text")[number].splitlines()
+    shown = {line for text in blocks(ROOT / "docs" / page, "text") for line in text.splitlines()}
+    assert quoted and set(quoted) <= shown
+
+
+CLIENT_OPTION = re.compile(
+    r"^[^#]*[{\s](?:bootstrap\.servers|security\.protocol|(?:sasl|ssl)\.[\w.]+): ", re.M
+)
+"""An option of Kafka's client as a key of a configuration, without `kafka.` before it."""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_options_of_kafkas_client_have_one_spelling_on_pages(page):
+    found = [text for text in blocks(page, "yaml") if CLIENT_OPTION.search(text)]
+    found += [text for text in blocks(page, "sh") if CLIENT_OPTION.search(text)]
+    assert found == []
+
+
+@pytest.mark.parametrize("folder", ["configs", "examples", "conf"])
+def test_options_of_kafkas_client_have_one_spelling_in_configurations(folder):
+    files = [
+        file for file in (ROOT / folder).rglob("*.y*ml") if CLIENT_OPTION.search(file.read_text())
+    ]
+    assert files == []
 
 
 def test_the_readme_links_every_page_but_the_runbooks():

@@ -25,7 +25,9 @@ def batch(number: int, events: int, **more: Any) -> dict[str, Any]:
         "timestamp": f"t{number}",
         "durationMs": {"addBatch": 400, "triggerExecution": 500},
         "batchDuration": 500,
-        "observedMetrics": {"records": {"records": events}},
+        "observedMetrics": {
+            "records": {"records": [events // 2, (1 << 40) + events - events // 2]}
+        },
         "eventTime": {"max": "2026-02-02T02:41:30.000Z"},
         "stateOperators": [
             {"memoryUsedBytes": 2_000_000, "customMetrics": {"rocksdbSstFileSize": 500_000}}

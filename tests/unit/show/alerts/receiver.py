@@ -23,6 +23,15 @@ class Receiver:
         """The bodies of the posts that were taken."""
         return [body for _, _, body in self.posts]
 
+    def notified(self, status: str, alert: str | None = None) -> list[dict[str, Any]]:
+        """The alerts that Alertmanager notified of with a status, in order."""
+        return [
+            each
+            for body in self.bodies()
+            for each in body["alerts"]
+            if each["status"] == status and alert in (None, each["labels"]["alertname"])
+        ]
+
 
 @contextmanager
 def receiving() -> Iterator[Receiver]:

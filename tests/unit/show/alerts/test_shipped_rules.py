@@ -732,7 +732,7 @@ def test_every_rule_has_a_page_with_its_meaning_how_to_confirm_it_and_what_to_do
 
 def test_every_page_has_a_rule_here_or_in_prometheus():
     prometheus = (ROOT / "conf" / "prometheus" / "weir.rules.yml").read_text("utf-8")
-    theirs = set(re.findall(r"runbook: \S+/runbooks/([\w-]+)\.md", prometheus))
+    theirs = set(re.findall(r"runbook: .+/runbooks/([\w-]+)\.md", prometheus))
     pages = {path.stem for path in (*ROOT.glob(OF_NO_JOB), *ROOT.glob(OF_JOBS))}
     assert pages == {*RULES, *theirs}
 

@@ -115,12 +115,16 @@ def test_once_prints_every_metric_of_the_catalogue_and_nothing_else(
     warehouse: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     config = tmp_path / "weir.yaml"
-    config.write_text(f"warehouse: {warehouse}\nowners: [{{tenant: '*', team: base}}]\n")
+    config.write_text(
+        f"warehouse: {warehouse}\nowners: [{{tenant: '*', team: base}}]\n"
+        "alerts: {runbook_base: 'https://git.example.com/weir/blob/main/'}\n"
+    )
     code, out, err = run(capsys, "--once", "--config", str(config), "--idle", "999999999s")
     assert (code, err) == (0, "")
     found = {s.name: set(s.labels) for m in plain_text(out) for s in m.samples}
     unseen = {"weir_exporter_errors_total"} | {n for n in METRICS if n.startswith("weir_query_")}
     assert set(found) == set(METRICS) - unseen
+    assert 'weir_alerts_info{runbook_base="https://git.example.com/weir/blob/main"} 1.0' in out
     for name, labels in found.items():
         assert labels <= set(METRICS[name].labels)
 
