@@ -69,7 +69,6 @@ RULES = (
     "exempt",
 )
 WITHIN, RATE_OVER, TIME_OVER, TOKENS_BELOW, REFUSED_OVER, UNBOUND, EXEMPT = codes(7)
-WINDOW_RULE, MEASURED_RULE = "window", "measured"
 
 _i8, _u1, _f8 = "<i8", "|u1", "<f8"
 
@@ -186,25 +185,6 @@ USAGE = _layout(
     ("last_ms", _i8),
 )
 """What a client did with a topic in an open window."""
-
-VERDICT = _layout(
-    ("record", _i8),
-    ("key", _i8),
-    ("row_no", _i8),
-    ("rule", _i8),
-    ("verdict", _i8),
-    ("type", _i8),
-    ("user", _i8),
-    ("client", _i8),
-    ("level", _i8),
-    ("bound", _f8),
-    ("rate", _f8),
-    ("span_ms", _i8),
-    ("tokens", _f8),
-    ("charged", _f8),
-    ("throttle_ms", _i8),
-    ("top_topic", _i8),
-)
 
 
 class World(NamedTuple):

@@ -7,9 +7,13 @@ Delta protocol above reader 1, writer 2.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+
+from state.events import NULL
 
 TEXT, LONG, SHORT, FLAG, RATE = pa.string(), pa.int64(), pa.int32(), pa.bool_(), pa.float64()
 TEXTS = pa.list_(TEXT)
@@ -21,13 +25,42 @@ CAN_WAIT_MS = 10_000
 """Commit interval of tables that are read in rounds, by alerts, metrics and audits."""
 
 
+ROW, RECORD, KEY, GIVEN = "row", "record", "key", "given"
+"""Where a value comes from: the kernel's row, the record that led to it, its key, or the job."""
+
+
 @dataclass(frozen=True)
 class TableColumn:
-    """One column of a table: its Arrow type and what it means."""
+    """One column of a table: its Arrow type, what it means, what it may hold and where it is from."""
 
     name: str
     type: pa.DataType
     meaning: str
+    words: tuple[str | None, ...] = ()
+    """Its texts, if it has no others; the kernel has their positions."""
+    needed: bool = False
+    """Whether it always has a value."""
+    least: int | None = None
+    most: int | None = None
+    """The smallest and the largest number that it may have."""
+    source: str = GIVEN
+    fields: tuple[str, ...] = ()
+    """Its fields there: one, or the ledger and entry of a position, or the part and whole of a share."""
+    null: int = int(NULL)
+    """The integer that stands for null."""
+
+
+Columns = tuple[TableColumn, ...]
+
+
+def made(
+    type_: pa.DataType, name: str, meaning: str, *fields: str, of: str = ROW, **more: Any
+) -> TableColumn:
+    """A column that is made of what a kernel has; its field has its name if none is given."""
+    return TableColumn(name, type_, meaning, source=of, fields=fields or (name,), **more)
+
+
+text, long, short, flag, rate = (partial(made, t) for t in (TEXT, LONG, SHORT, FLAG, RATE))
 
 
 @dataclass(frozen=True)
@@ -90,6 +123,27 @@ WINDOW: tuple[TableColumn, ...] = (
 """Columns of rows about a window of time."""
 
 
+def begins(of: str, **fields: tuple[str, ...]) -> Columns:
+    """Where the first columns of a row come from: `of`, or the source and field of those named; the
+    job makes a column whose source is GIVEN."""
+    first = [(c, fields.get(c.name, (of, c.name))) for c in COMMON_OUTPUT if c.name in _FIRST]
+    return tuple(replace(c, source=where[0], fields=where[1:]) for c, where in first)
+
+
+_FIRST = ("cluster", "broker", "ts_mono_ns", "ts_wall_ms", "source_feed", "row_no")
+_NUMBER = (ROW, "row_no")
+FROM_RECORD = begins(RECORD, row_no=_NUMBER)
+"""Of a row that a record has led to, which the kernel's row names in `record`."""
+FROM_PASS = begins(
+    ROW,
+    cluster=(KEY, "cluster"),
+    ts_mono_ns=(ROW, "mono_ns"),
+    ts_wall_ms=(ROW, "at_ms"),
+    source_feed=(ROW, "feed"),
+)
+"""Of a row that a timer has led to."""
+
+
 @dataclass(frozen=True)
 class Output:
     """A table as a job declares it, without the columns that all outputs begin with."""
@@ -106,6 +160,28 @@ class Output:
     """Whether rows under shadow policies are written to a table of their own."""
     more_key: tuple[str, ...] = ()
     """Columns that name the key of a row beside those of the job."""
+    begins: Columns = ()
+    """Where the columns that all outputs begin with come from; empty: the job makes them."""
+    rules: tuple[str, ...] = ()
+    """What `rule` may be, if it is nothing else: one rule of all rows, or the kernel has its position."""
+
+    @cached_property
+    def made(self) -> Columns:
+        """The columns that come from the kernel."""
+        rule = text("rule", "", words=self.rules) if len(self.rules) > 1 else None
+        every = (*self.begins, *self.columns, *([rule] if rule else []))
+        return tuple(column for column in every if column.source != GIVEN)
+
+    def row(self, *more: str) -> np.dtype[Any]:
+        """The kernel's row: the fields of its columns, and more ones (integers)."""
+        kinds = dict.fromkeys(more, "<i8")
+        if any(column.source == RECORD for column in self.made):
+            kinds["record"] = "<i8"
+        for column in self.made:
+            if column.source == ROW:
+                kind = "<f8" if column.type == RATE and len(column.fields) == 1 else "<i8"
+                kinds |= {name: kind for name in column.fields if name not in kinds}
+        return np.dtype(list(kinds.items()), align=True)
 
     def of(self, job: str) -> Table:
         """The complete table."""
