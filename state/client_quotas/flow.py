@@ -429,7 +429,7 @@ def _add_stats(
 
 @inlined
 def _put_verdict(w: World, row: Record, f: Feed, i: Int, number: Int, given: Record) -> None:
-    row["record"], row["key"], row["row_no"] = i, f.key[i], number
+    row["record"], row["row_no"] = i, number
     row["rule"], row["verdict"], row["type"] = given["rule"], given["verdict"], given["type"]
     row["user"], row["client"], row["level"] = given["user"], given["client"], given["level"]
     row["bound"], row["rate"], row["span_ms"] = given["bound"], given["rate"], given["span_ms"]

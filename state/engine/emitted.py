@@ -67,11 +67,12 @@ class Emitted:
         names: Names,
         keys: Array | None = None,
         records: Mapping[str, Array] | None = None,
+        **others: Array,
     ) -> None:
         """`keys` are those that the field `key` of rows is a position of, `records` those of the
-        field `record`."""
+        field `record`, and `others` of fields by their names, -1 for none."""
         self._strings = names.strings()
-        self._sources = {KEY: keys, RECORD: records}
+        self._sources = {KEY: keys, RECORD: records, **others}
 
     def texts(self, names: Array) -> pa.Array:
         """The texts of names; null for -1."""
@@ -89,7 +90,7 @@ class Emitted:
         of = rows if source is None else source
         values = [of[name] for name in column.fields]
         if source is not None:
-            values = [value[rows[at]] for value in values]
+            values = [_picked(value, rows[at]) for value in values]
         if len(values) == 2:
             return (positions if column.type == TEXT else share)(*values)
         return self._plain(column, values[0])
@@ -107,3 +108,10 @@ class Emitted:
             return pa.array(values != 0)
         assert column.type == RATE, column.name
         return numbers(values)
+
+
+def _picked(values: Array, places: Array) -> Array:
+    """The values at these places, -1 for a place below 0."""
+    if len(values):
+        return np.where(places < 0, -1, values[places])
+    return np.full(len(places), -1)

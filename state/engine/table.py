@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ CAN_WAIT_MS = 10_000
 
 
 ROW, RECORD, KEY, GIVEN = "row", "record", "key", "given"
-"""Where a value comes from: the kernel's row, the record that led to it, its key, or the job."""
+"""Where a value comes from: the kernel's row, the record that led to it, its key, or the job. Any other
+source is a field of the row, too, with a position in an array of the job."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,8 @@ class Table:
     """Time over which rows of several micro-batches gather for one commit (ms); 0: none."""
     more_key: tuple[str, ...] = ()
     """Columns that name the key of a row beside those of its job."""
+    rules: tuple[str, ...] = ()
+    """What `rule` may be; empty: more than are listed."""
     live: str | None = None
     """For a table of shadow policies, the table with the same rows of the live policies."""
 
@@ -116,11 +120,19 @@ COMMON_OUTPUT: tuple[TableColumn, ...] = (
     TableColumn("row_no", SHORT, "order among the rows of one key and time in this table"),
 )
 """First columns of every output row of a job (event contract, section 8)."""
-WINDOW: tuple[TableColumn, ...] = (
+WINDOW: Columns = (
     TableColumn("window_start_ms", LONG, "start of the window (ms since the epoch)"),
     TableColumn("window_ms", LONG, "length of the window (ms)"),
 )
 """Columns of rows about a window of time."""
+
+
+def windows(*fields: str, of: str = ROW) -> Columns:
+    """These columns where the kernel has the start, or both, in these fields."""
+    return tuple(
+        replace(column, source=of, fields=(name,)) if name else column
+        for column, name in zip_longest(WINDOW, fields)
+    )
 
 
 def begins(of: str, **fields: tuple[str, ...]) -> Columns:
@@ -172,15 +184,13 @@ class Output:
         every = (*self.begins, *self.columns, *([rule] if rule else []))
         return tuple(column for column in every if column.source != GIVEN)
 
-    def row(self, *more: str) -> np.dtype[Any]:
-        """The kernel's row: the fields of its columns, and more ones (integers)."""
-        kinds = dict.fromkeys(more, "<i8")
-        if any(column.source == RECORD for column in self.made):
-            kinds["record"] = "<i8"
+    def row(self, *more: str, **others: str) -> np.dtype[Any]:
+        """The kernel's row: the fields of its columns, and more ones: integers, and of other types."""
+        kinds = dict.fromkeys(more, "<i8") | others
         for column in self.made:
-            if column.source == ROW:
-                kind = "<f8" if column.type == RATE and len(column.fields) == 1 else "<i8"
-                kinds |= {name: kind for name in column.fields if name not in kinds}
+            real = column.type == RATE and len(column.fields) == 1 and column.source == ROW
+            fields = column.fields if column.source == ROW else (column.source,)
+            kinds |= {name: "<f8" if real else "<i8" for name in fields if name not in kinds}
         return np.dtype(list(kinds.items()), align=True)
 
     def of(self, job: str) -> Table:
@@ -194,6 +204,7 @@ class Output:
             default=self.default,
             commit_interval_ms=self.commit_interval_ms,
             more_key=self.more_key,
+            rules=self.rules,
         )
 
 

@@ -23,10 +23,10 @@ RULES = (
     "unseen_over_bound",
     "rejected_over_bound",
     "recounted_after_disposal",
-    "assigned",
     "unseen_after_gap",
+    "assigned",
 )
-WITHIN, OVER, REJECTED_OVER, RECOUNTED, ASSIGNED, AFTER_GAP = codes(6)
+WITHIN, OVER, REJECTED_OVER, RECOUNTED, AFTER_GAP, ASSIGNED = codes(6)
 NOT_A_BATCH, SEEN, UNSEEN = codes(3)
 """Outcomes of a record."""
 
@@ -160,44 +160,6 @@ TURN = _layout(
 """A change for every key of a broker: it starts anew or was out of sight (`start`: see
 `state.engine.wall_policies`), or has other settings. `rank`:
 place among all shared records; `fresh`: it came with this call."""
-
-DECISION = _layout(
-    ("record", _i8),
-    ("key", _i8),
-    ("row_no", _i8),
-    ("rule", _i8),
-    ("verdict", _i8),
-    ("bound", _f8),
-    ("source", _i8),
-    ("rate", _f8),
-    ("tokens", _f8),
-    ("throttle_ms", _i8),
-    ("live", _i8),
-    ("created_ms", _i8),
-    ("recount", _i8),
-)
-OWNER = _layout(("record", _i8), ("key", _i8), ("row_no", _i8), ("rule", _i8))
-STATS = _layout(
-    ("key", _i8),
-    ("at_ms", _i8),
-    ("mono_ns", _i8),
-    ("feed", _i8),
-    ("start_ms", _i8),
-    ("window_ms", _i8),
-    ("new_ids", _i8),
-    ("seen", _i8),
-    ("rejected", _i8),
-    ("rate", _f8),
-    ("tokens", _f8),
-    ("throttled", _i8),
-    ("throttle_ms", _i8),
-    ("bound", _f8),
-    ("live", _i8),
-    ("fill", _f8),
-    ("fpp", _f8),
-    ("bytes", _i8),
-)
-"""`bound` is per second."""
 
 
 class World(NamedTuple):
