@@ -25,18 +25,6 @@ from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
 from state.engine.wall_job import SharedShard
 from udfs.users import user_of
 
-NAME_COLUMNS = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "principal",
-    "client_id",
-    "api",
-    "quota_type",
-    "topic_bytes",
-    "policy_json",
-    "source_partition",
-)
 SAMPLES = ("sample_start", "sample_last", "sample_total")
 _ENTITIES = (
     Columns("sensors", L.SENSOR, ("user", "client"), derived=("window", "topic")),
@@ -54,8 +42,8 @@ KEPT = Store(
     Struct("meaning", MEANING, ("name", "user", "client")),
     Columns("keys", L.KEY, ("cluster", "broker")),
     *_ENTITIES,
-    RecordSet("waiting", COLUMNS, NAME_COLUMNS),
-    RecordSet("shared", COLUMNS, NAME_COLUMNS),
+    RecordSet("waiting", COLUMNS),
+    RecordSet("shared", COLUMNS),
     Pages("resting", ("broker", "window", "recorded_ms")),
     added=("resting",),
 )

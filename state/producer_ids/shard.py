@@ -21,18 +21,6 @@ from state.producer_ids.layout import NULL, Array, World
 from state.producer_ids.shared import MEANING, Timeline
 
 VERSION = STATE_VERSION
-NAME_COLUMNS = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "principal",
-    "client_id",
-    "topic",
-    "producer_name",
-    "policy_json",
-    "source_partition",
-    USER,
-)
 _SAMPLE_COLUMNS = ("sample_start", "sample_last", "sample_total")
 KEPT = Store(
     NAME,
@@ -48,8 +36,8 @@ KEPT = Store(
     Plain(_SAMPLE_COLUMNS[0]),
     Plain(_SAMPLE_COLUMNS[1]),
     Plain(_SAMPLE_COLUMNS[2], np.float64),
-    RecordSet("waiting", COLUMNS, NAME_COLUMNS, (USER,)),
-    RecordSet("shared", COLUMNS, NAME_COLUMNS, (USER,)),
+    RecordSet("waiting", COLUMNS, (USER,)),
+    RecordSet("shared", COLUMNS, (USER,)),
 )
 _PARTS = ("keys", "filters", "counted", "words", "ids", *_SAMPLE_COLUMNS)
 

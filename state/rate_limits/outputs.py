@@ -32,7 +32,6 @@ from state.rate_limits.layout import (
 CNX, PRODUCER, TOPIC, TRIGGER, LIMITER = "cnx", "producer", "topic", "trigger", "limiter"
 """What the fields of these names in the kernel's rows are positions of."""
 WINDOW_RULE = "window"
-VERDICT_RULES = ("bucket_empty", "passed")
 _OF_TYPES = tuple(LIMITER_NAMES[min(kind, int(UNKNOWN))] for kind in range(len(TYPE_NAMES)))
 _BEGIN = begins(ROW, cluster=(GIVEN,), broker=(GIVEN,), source_feed=(ROW, "feed"))
 

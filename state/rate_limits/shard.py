@@ -18,24 +18,12 @@ from state.rate_limits.store import NAME_FIELDS, PARTS
 from state.rate_limits.world import LAYOUTS
 
 VERSION = STATE_VERSION
-NAME_COLUMNS = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "cnx_id",
-    "topic",
-    "producer_name",
-    "policy_json",
-    "source_partition",
-)
 
 
 class Brokers(Shard[Broker]):
     """The state of one shard between two calls."""
 
-    form = Form(
-        NAME, VERSION, COLUMNS, NAME_COLUMNS, {name: LAYOUTS[name] for name in PARTS}, NAME_FIELDS
-    )
+    form = Form(NAME, VERSION, COLUMNS, {name: LAYOUTS[name] for name in PARTS}, NAME_FIELDS)
 
     def __init__(
         self,

@@ -120,7 +120,7 @@ def test_a_state_keeps_what_it_declares_and_leaves_out_names_that_nothing_has() 
         Texts("texts"),
         Struct("items", ITEM, ("name",)),
         Columns("wide", WIDE, ("name",), ("spare",)),
-        RecordSet("waiting", ("seq", "cluster"), ("cluster",), ("mark",)),
+        RecordSet("waiting", ("seq", "cluster"), ("mark",)),
     )
     names = Names()
     ids = names.intern(pa.array([f"name {i}" for i in range(100)]))

@@ -30,13 +30,12 @@ KEY = np.dtype(
 )
 COUNT = COUNTS.row()
 BLANK = {"broker": NONE, "feed": NONE, "clock_ms": NULL, "latest_ms": NULL, "plan_ms": NULL}
-TEXTS = ("source_feed", "cluster", "broker", "topic", "source_partition")
 KEPT = Store(
     NAME,
     1,
     Struct("keys", KEY, ("cluster", "topic", "broker", "feed")),
     Struct("open", COUNT),
-    RecordSet("waiting", COLUMNS, TEXTS),
+    RecordSet("waiting", COLUMNS),
 )
 
 
@@ -55,7 +54,6 @@ class MessageCounts(WallJob[Shard]):
             "source_partition",
             "source_offset",
         ),
-        frozenset(TEXTS),
     )
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
