@@ -18,11 +18,11 @@ from state.client_quotas.layout import (
     inlined,
 )
 from state.client_quotas.levels import kinds_of, limit_of, resolve
-from state.client_quotas.lookup import enter, find
 from state.client_quotas.shared import STARTS, USED
 from state.engine import kafka_quota
 from state.engine.broker_changes import rank_at
 from state.engine.names import NONE
+from state.engine.tables import at, is_short
 
 DONE = np.int64(-1)
 NANOS_TO_PERCENT = 100.0 / 1e9
@@ -33,6 +33,8 @@ another cause."""
 _NAN = np.nan
 _UNBOUNDED = np.float64(2.0**63)
 _ZERO, _ONE = np.int64(0), np.int64(1)
+NEW = np.int64(2)
+"""Most sensors, and most windows, that one record adds: of bytes or mutations, and of time."""
 _NO_NAME = np.int64(NONE)
 
 
@@ -80,17 +82,17 @@ def _bound_of(d: Record, type_: Int) -> float:
 @compiled
 def new_sensor(w: World, s: Int) -> None:
     """Reset a sensor."""
-    e = w.sensors[s]
-    e["tokens"], e["refilled_ms"], e["recorded_ms"] = 0.0, 0, NULL
-    e["used"], e["current"] = 0, 0
-    e["network"] = 0.0
+    e = w.sensors.rows[s]
+    e.tokens, e.refilled_ms, e.recorded_ms = 0.0, 0, NULL
+    e.used, e.current = 0, 0
+    e.network = 0.0
 
 
 @compiled
 def _begin(w: World, key: Int, began: Int) -> None:
     """Remember the kinds of limits that are in force, and no others."""
     kinds = _ZERO
-    for entity in range(len(w.entity_words)):
+    for entity in range(w.entities.used[0]):
         kinds |= kinds_of(w, key, np.int64(entity))
     w.keys[key]["began"], w.keys[key]["kinds"] = began, kinds
     w.links[key]["version"] += 1
@@ -99,8 +101,8 @@ def _begin(w: World, key: Int, began: Int) -> None:
 @compiled
 def _start_anew(w: World, key: Int) -> None:
     """The broker has started: no sensor has a history, and limits are read again."""
-    for s in range(w.settings[0]["sensors"]):
-        if w.sensors[s]["key"] == key:
+    for s in range(w.sensors.used[0]):
+        if w.sensors.rows[s].key == key:
             new_sensor(w, np.int64(s))
     if w.keys[key]["began"] != 0:
         _begin(w, key, _ONE)
@@ -179,10 +181,10 @@ def _reach(w: World, key: Int, rank: Int) -> None:
 @inlined
 def samples_of(w: World, s: Int) -> kafka_quota.Samples:
     """The samples of a sensor."""
-    e = w.sensors[s]
-    at = s * w.settings[0]["stride"]
+    e = w.sensors.rows[s]
+    first = s * w.settings[0]["stride"]
     return kafka_quota.Samples(
-        w.sample_start, w.sample_last, w.sample_total, at, e["used"], e["current"]
+        w.sample_start, w.sample_last, w.sample_total, first, e.used, e.current
     )
 
 
@@ -200,20 +202,11 @@ def sensor_of(w: World, pair: Int, type_: Int, now: Int) -> Int:
     """The sensor that a request of a type is charged to, reset if it has been idle for too long."""
     s = w.pair_sensor[pair, type_]
     if s < 0:
-        p, key = w.settings[0], w.pair_names[pair, 0]
         user, client = w.pair_tags[pair, type_, 0], w.pair_tags[pair, type_, 1]
-        s = find(w.sensor_words, w.sensor_table, key, _ZERO, type_, user, client, _ZERO)
-        if s < 0:
-            s = p["sensors"]
-            p["sensors"] += 1
-            e = w.sensors[s]
-            e["key"], e["type"], e["user"], e["client"] = key, type_, user, client
-            e["window"], e["topic"], e["held"] = 0, 0, 0
-            new_sensor(w, s)
-            enter(w.sensor_words, w.sensor_table, s)
+        s = at(w.sensors, (w.pair_names[pair, 0], type_, user, client))
         w.pair_sensor[pair, type_] = s
-    e = w.sensors[s]
-    if e["recorded_ms"] != NULL and now - e["recorded_ms"] > w.settings[0]["idle_ms"]:
+    e = w.sensors.rows[s]
+    if e.recorded_ms != NULL and now - e.recorded_ms > w.settings[0]["idle_ms"]:
         new_sensor(w, s)
     return s
 
@@ -221,11 +214,9 @@ def sensor_of(w: World, pair: Int, type_: Int, now: Int) -> Int:
 @inlined
 def record(w: World, s: Int, type_: Int, value: float, now: Int) -> None:
     """Charge a sensor, without a test."""
-    e = w.sensors[s]
-    e["used"], e["current"] = kafka_quota.add_sample(
-        samples_of(w, s), value, now, sampling_of(w, type_)
-    )
-    e["recorded_ms"] = now
+    e = w.sensors.rows[s]
+    e.used, e.current = kafka_quota.add_sample(samples_of(w, s), value, now, sampling_of(w, type_))
+    e.recorded_ms = now
 
 
 @inlined
@@ -257,7 +248,7 @@ def charge_tokens(
 
     Strict: test, then record; what is over the limit is not charged. Permissive: record, then test.
     """
-    p, e = w.settings[0], w.sensors[s]
+    p, e = w.settings[0], w.sensors.rows[s]
     samples, span = p["mutation_samples"], p["mutation_window_ms"]
     if strict:
         tokens = kafka_quota.read_tokens(e, now, bound, samples, span)
@@ -292,40 +283,20 @@ def learn_network(w: World, s: Int, throttle_ms: Int, rate: float, span: Int, bo
 
     A broker also charges it for the time of its network threads, which no record has.
     """
-    e, most = w.sensors[s], np.int64(w.settings[0]["window_ms"])
+    e, most = w.sensors.rows[s], np.int64(w.settings[0]["window_ms"])
     if not (rate > 0.0 and bound > 0.0) or throttle_ms > most:
         return
-    before = 1.0 + e["network"]
+    before = 1.0 + e.network
     after = max(before * bound * (1.0 + throttle_ms / span) / rate, 1.0)
     if after > 1.0 + MOST_NETWORK:
         return
-    e["network"] = after - 1.0
-    at = s * w.settings[0]["stride"]
-    for i in range(at, at + e["used"]):
+    e.network = after - 1.0
+    first = s * w.settings[0]["stride"]
+    for i in range(first, first + e.used):
         w.sample_total[i] *= after / before
 
 
 # -- windows ---------------------------------------------------------------------------------
-
-
-@inlined
-def _stats_of(
-    w: World, key: Int, window: Int, type_: Int, user: Int, client: Int, basis: Int
-) -> Int:
-    """The open window of an entity."""
-    at = find(w.stats_words, w.stats_table, key, window, type_, user, client, basis)
-    if at < 0:
-        at = w.settings[0]["stats"]
-        w.settings[0]["stats"] += 1
-        e = w.stats[at]
-        e["key"], e["window"], e["type"] = key, window, type_
-        e["user"], e["client"], e["basis"] = user, client, basis
-        e["requests"], e["charged"], e["rate_sum"] = 0, 0.0, 0.0
-        e["rate_max"], e["bound"], e["level"] = _NAN, _NAN, L.NO_LEVEL
-        e["throttled"], e["throttle_ms"], e["observed"], e["observed_ms"] = 0, 0, 0, 0
-        e["observed_throttled"] = 0
-        enter(w.stats_words, w.stats_table, at)
-    return at
 
 
 @inlined
@@ -334,30 +305,22 @@ def _use(w: World, f: Feed, i: Int, window: Int, topic: Int) -> Int:
     of its kind before."""
     key, api, who, client = f.key[i], f.api[i], f.principal[i], f.client_id[i]
     pair, kind = f.pair[i], f.api_kind[i]
-    at = w.pair_use[pair, kind]
-    if at >= 0:
-        e = w.usage[at]
+    place = w.pair_use[pair, kind]
+    if place >= 0:
+        e = w.usage.rows[place]
         if (
-            e["topic"] != topic
-            or e["window"] != window
-            or e["api"] != api
-            or e["principal"] != who
-            or e["client"] != client
+            e.topic != topic
+            or e.window != window
+            or e.api != api
+            or e.principal != who
+            or e.client != client
         ):
-            at = NOBODY
-    if at < 0:
-        at = find(w.usage_words, w.usage_table, key, window, api, who, client, topic)
-    if at < 0:
-        at = w.settings[0]["usage"]
-        w.settings[0]["usage"] += 1
-        e = w.usage[at]
-        e["key"], e["window"], e["api"] = key, window, api
-        e["principal"], e["client"], e["topic"] = who, client, topic
-        e["requests"], e["bytes"], e["handler_ns"], e["throttle_ms"] = 0, 0, 0, 0
-        enter(w.usage_words, w.usage_table, at)
-    w.usage[at]["feed"], w.usage[at]["last_ms"] = f.feed[i], f.at_ms[i]
-    w.pair_use[pair, kind] = at
-    return at
+            place = NOBODY
+    if place < 0:
+        place = at(w.usage, (key, window, api, who, client, topic))
+    w.usage.rows[place].feed, w.usage.rows[place].last_ms = f.feed[i], f.at_ms[i]
+    w.pair_use[pair, kind] = place
+    return place
 
 
 @inlined
@@ -366,21 +329,21 @@ def _count_use(w: World, f: Feed, i: Int, window: Int, throttle_ms: Int) -> Int:
     bytes of topics, and all else, belongs to that one."""
     most, sum_, largest = NOBODY, _ZERO, NOBODY
     for j in range(f.topic_start[i], f.topic_start[i + 1]):
-        at = _use(w, f, i, window, f.topic[j])
-        w.usage[at]["bytes"] += f.topic_bytes[j]
+        place = _use(w, f, i, window, f.topic[j])
+        w.usage.rows[place].bytes += f.topic_bytes[j]
         sum_ += f.topic_bytes[j]
         if f.topic_bytes[j] > most:
-            largest, most = at, f.topic_bytes[j]
+            largest, most = place, f.topic_bytes[j]
     if largest < 0:
         largest = _use(w, f, i, window, _NO_NAME)
-    e = w.usage[largest]
-    e["requests"] += 1
-    e["throttle_ms"] += throttle_ms
+    u = w.usage.rows[largest]
+    u.requests += 1
+    u.throttle_ms += throttle_ms
     if f.bytes[i] != NULL:
-        e["bytes"] += max(f.bytes[i] - sum_, _ZERO)
+        u.bytes += max(f.bytes[i] - sum_, _ZERO)
     if f.handler_ns[i] != NULL:
-        e["handler_ns"] += f.handler_ns[i]
-    return e["topic"]
+        u.handler_ns += f.handler_ns[i]
+    return u.topic
 
 
 # -- records ---------------------------------------------------------------------------------
@@ -412,19 +375,19 @@ def _add_stats(
 ) -> Int:
     """Add a charge to the open window of its entity."""
     pair = f.pair[i]
-    at = w.pair_stats[pair, type_]
-    if at < 0 or w.stats[at]["window"] != window:
+    place = w.pair_stats[pair, type_]
+    if place < 0 or w.stats.rows[place].window != window:
         user, client = w.pair_tags[pair, type_, 0], w.pair_tags[pair, type_, 1]
-        at = _stats_of(w, f.key[i], window, type_, user, client, L.OF_REQUESTS)
-        w.pair_stats[pair, type_] = at
-    e = w.stats[at]
-    e["requests"] += 1
-    e["charged"] += value
-    if not e["rate_max"] >= rate:
-        e["rate_max"] = rate
-    e["bound"], e["level"] = w.pair_bound[pair, type_], w.pair_level[pair, type_]
-    e["feed"], e["last_ms"] = f.feed[i], f.at_ms[i]
-    return at
+        place = at(w.stats, (f.key[i], window, type_, user, client, L.OF_REQUESTS))
+        w.pair_stats[pair, type_] = place
+    e = w.stats.rows[place]
+    e.requests += 1
+    e.charged += value
+    if not e.rate_max >= rate:
+        e.rate_max = rate
+    e.bound, e.level = w.pair_bound[pair, type_], w.pair_level[pair, type_]
+    e.feed, e.last_ms = f.feed[i], f.at_ms[i]
+    return place
 
 
 @inlined
@@ -471,7 +434,7 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
         s = sensor_of(w, pair, type_, now)
         if type_ == L.MUTATION:
             tokens, throttle, refused = charge_tokens(w, s, value, now, bound, f.strict[i] != 0)
-            if w.sensors[s]["used"] > 0:
+            if w.sensors.rows[s].used > 0:
                 how = sampling_of(w, type_)
                 rate, span = kafka_quota.sampled_rate(samples_of(w, s), now, how)
         else:
@@ -484,7 +447,7 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
     time_s = NOBODY
     if timed:
         time_s, time_bound = sensor_of(w, pair, L.REQUEST, now), w.pair_bound[pair, L.REQUEST]
-        percent = f.handler_ns[i] * NANOS_TO_PERCENT * (1.0 + w.sensors[time_s]["network"])
+        percent = f.handler_ns[i] * NANOS_TO_PERCENT * (1.0 + w.sensors.rows[time_s].network)
         time_rate, time_span, time_throttle = charge_rate(
             w, time_s, L.REQUEST, percent, now, time_bound
         )
@@ -561,17 +524,17 @@ def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
         amount = percent if second else value
         if not second and (back or refused):
             amount = 0.0
-        at = _add_stats(w, f, i, window, t, amount, time_rate if second else rate)
+        place = _add_stats(w, f, i, window, t, amount, time_rate if second else rate)
         if t == decides:
-            e = w.stats[at]
+            e = w.stats.rows[place]
             if g["verdict"] != L.ALLOWED:
-                e["throttled"] += 1
-                e["throttle_ms"] += g["throttle_ms"]
+                e.throttled += 1
+                e.throttle_ms += g["throttle_ms"]
             if known:
-                e["observed"] += 1
-                e["observed_ms"] += f.throttle_ms[i]
+                e.observed += 1
+                e.observed_ms += f.throttle_ms[i]
                 if f.throttle_ms[i] > 0:
-                    e["observed_throttled"] += 1
+                    e.observed_throttled += 1
     g["top_topic"] = _count_use(w, f, i, window, f.throttle_ms[i] if known else g["throttle_ms"])
 
     if p["row_key"] != key or p["row_ms"] != now:
@@ -592,51 +555,46 @@ def take_rate(w: World, f: Feed, i: Int) -> None:
     p, key, now, type_ = w.settings[0], f.key[i], f.at_ms[i], f.type[i]
     user, client = w.pair_names[f.pair[i], 1], w.pair_names[f.pair[i], 2]
     window = now // p["period_ms"] * p["period_ms"]
-    e = w.stats[_stats_of(w, key, window, type_, user, client, L.OF_METRICS)]
+    e = w.stats.rows[at(w.stats, (key, window, type_, user, client, L.OF_METRICS))]
     bound, level = limit_of(w, key, user, client, type_)
     reported = p["reports"] != 0
     if reported and f.bound[i] != NULL:
         # 0 and less, of brokers before 3.5, throttle nobody
         bound = f.bound[i] / 1000.0 if f.bound[i] > 0 else _UNBOUNDED
-    e["feed"], e["last_ms"] = f.feed[i], now
-    e["requests"] += 1
+    e.feed, e.last_ms = f.feed[i], now
+    e.requests += 1
     # A limit that went amid the window is the one that throttled in it.
-    if bound == bound or e["throttled"] == 0:
-        e["bound"], e["level"] = bound, level
+    if bound == bound or e.throttled == 0:
+        e.bound, e.level = bound, level
     over: Record = False
     if type_ == L.MUTATION:
         over = reported and f.value[i] < 0
     else:
         rate = f.value[i] / 1000.0
-        e["rate_sum"] += rate
-        if not e["rate_max"] >= rate:
-            e["rate_max"] = rate
+        e.rate_sum += rate
+        if not e.rate_max >= rate:
+            e.rate_max = rate
         over = not reported and rate > bound
     # A mean of a minute outlives its limit; where no limit is known at all, it is all there is.
     if over or (
         (reported and f.throttle_avg[i] != NULL and f.throttle_avg[i] > 0)
         and (bound == bound or w.keys[key]["kinds"] == 0)
     ):
-        e["throttled"] += 1
+        e.throttled += 1
 
 
 @inlined
-def is_short(w: World, f: Feed, i: Int) -> bool:
+def lacks_room(w: World, f: Feed, i: Int) -> bool:
     """Whether what one more record adds may not fit."""
-    p = w.settings[0]
     topics = f.topic_start[i + 1] - f.topic_start[i] + 1
-    return bool(
-        p["sensors"] + 2 > len(w.sensors)
-        or p["stats"] + 2 > len(w.stats)
-        or p["usage"] + topics > len(w.usage)
-    )
+    return bool(is_short(w.sensors, NEW) or is_short(w.stats, NEW) or is_short(w.usage, topics))
 
 
 @compiled
 def judge(w: World, o: Out, f: Feed, begin: Int) -> Int:
     """Judge records from `begin` on; returns the first that there was no room for, or DONE."""
     for i in range(begin, len(f.key)):
-        if is_short(w, f, i):
+        if lacks_room(w, f, i):
             return i
         _reach(w, f.key[i], f.rank[i])
         if f.rate[i] != 0:
@@ -658,13 +616,13 @@ def move_on(w: World) -> None:
 def hold(w: World) -> None:
     """Note how many samples of each sensor are to be stored: none if all have expired by the clock
     of its broker, since they then start anew in any case."""
-    for s in range(w.settings[0]["sensors"]):
-        e = w.sensors[s]
-        k, how = w.keys[e["key"]], sampling_of(w, e["type"])
-        at = np.int64(s) * w.settings[0]["stride"]
-        e["held"] = 0
-        for j in range(at, at + e["used"]):
+    for s in range(w.sensors.used[0]):
+        e = w.sensors.rows[s]
+        k, how = w.keys[e.key], sampling_of(w, e.type)
+        first = np.int64(s) * w.settings[0]["stride"]
+        e.held = 0
+        for j in range(first, first + e.used):
             since = w.sample_last[j] if how.stat == kafka_quota.LAST_EVENT else w.sample_start[j]
             if k["has_clock"] == 0 or k["clock_ms"] - since < how.samples * how.window_ms:
-                e["held"] = e["used"]
+                e.held = e.used
                 break
