@@ -202,7 +202,7 @@ def unpack(
     return w
 
 
-def more_room(w: World, topics: int) -> World:
+def more_room(w: World, topics: int = 0) -> World:
     """The world with room for more sensors, windows and uses where these are short; `topics` is how
     many uses the next record may add."""
     sensors = with_room(Sensor, w.sensors, int(flow.NEW))
