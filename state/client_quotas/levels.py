@@ -130,3 +130,13 @@ def resolve(w: World, pair: Int) -> None:
         w.pair_bound[pair, t], w.pair_level[pair, t] = bound, level
         w.pair_sensor[pair, t] = w.pair_stats[pair, t] = NOBODY
     w.pair_version[pair] = w.links[key]["version"]
+
+
+@compiled
+def remember_kinds(w: World, key: Int, began: Int) -> None:
+    """Remember the kinds of limits that are in force, and no others."""
+    kinds = _ZERO
+    for entity in range(w.entities.used[0]):
+        kinds |= kinds_of(w, key, np.int64(entity))
+    w.keys[key]["began"], w.keys[key]["kinds"] = began, kinds
+    w.links[key]["version"] += 1

@@ -13,6 +13,7 @@ from state.client_quotas import flow
 from state.client_quotas import layout as L
 from state.client_quotas.declaration import COLUMNS, NAME, STATE_VERSION
 from state.client_quotas.layout import NULL, Array, Entity, Sensor, Stats, Usage, World
+from state.client_quotas.sensors import hold
 from state.client_quotas.shared import MEANING
 from state.engine import structs, wall
 from state.engine.codec import DENSE
@@ -248,7 +249,7 @@ def _spread(
 def pack(w: World) -> dict[str, Array]:
     """The arrays to store, without sensors that are equivalent to new ones; inverse of `unpack`."""
     p, keys = w.settings[0], w.keys
-    flow.hold(w)
+    hold(w)
     sensors = in_use(w.sensors)
     recorded, since = sensors["recorded_ms"], clocks(keys)[sensors["key"]]
     idle = (since != NULL) & (since - recorded > p["idle_ms"])

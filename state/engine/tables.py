@@ -72,7 +72,8 @@ class Row:
         cls.keys = tuple(name for name, about in own.items() if _KEY in about)
         if tuple(own)[: len(cls.keys)] != cls.keys:
             raise TypeError(f"{cls.__name__}: the fields of the identity stand first")
-        cls.dtype = np.dtype([(name, field.dtype) for name, field in cls.fields.items()])
+        kinds = [(name, field.dtype) for name, field in cls.fields.items()]
+        cls.dtype = np.dtype(kinds, align=True)
         cls.blank = np.array([tuple(field.default for field in cls.fields.values())], cls.dtype)
 
     @classmethod
