@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
+from state.engine.tables import NOBODY, Code, Key, Ms, Row, Table
 
-__all__ = ["NULL", "Array", "Int", "Record", "compiled"]
-
-NOBODY = np.int64(-1)
+__all__ = ["NOBODY", "NULL", "Array", "Int", "Record", "compiled"]
 
 MODES = ("A", "B", "C", "L")
 MODE_A, MODE_B, MODE_C, MODE_L = codes(4)
@@ -64,8 +63,6 @@ SETTINGS = _layout(
     ("words", _i8),
     ("samples", _i8),
     ("free_filter", _i8),
-    ("ids", _i8),
-    ("counted", _i8),
     ("next_serial", _i8),
     ("decisions", _i8),
     ("owners", _i8),
@@ -144,8 +141,15 @@ FILTER = _layout(
 else its ids are (bloom), or it is a set of ids by its `serial` (exact)."""
 DERIVED_FILTER = ("at", "room", "next", "previous", "serial")
 
-IDENTITY = _layout(("owner", _i8), ("pid", _i8), ("at_ms", _i8))
-"""An id in a filter, or one that was counted for a user at `at_ms`, by the serial of either."""
+
+class Identity(Row):
+    """An id in a filter, or one that was counted for a user at `at_ms`."""
+
+    owner: Key[Code]
+    """The serial of the filter or of the user."""
+    pid: Key[Code]
+    at_ms: Ms
+
 
 TURN = _layout(
     ("rank", _i8),
@@ -177,10 +181,8 @@ class World(NamedTuple):
     sample_start: Array
     sample_last: Array
     sample_total: Array
-    ids: Array
-    id_table: Array
-    counted: Array
-    counted_table: Array
+    ids: Table
+    counted: Table
     turns: Array
     turn_start: Array
     """Where the turns of each broker begin and, at the next, end; the first holds from ever."""
