@@ -19,7 +19,7 @@ from state.engine.store import Columns, Plain, Pool, RecordSet, Store, Struct, T
 ITEM = np.dtype([("name", "<i8"), ("on", "|u1"), ("share", "<f8")], align=True)
 WIDE = np.dtype([("name", "<i8"), ("share", "<f8"), ("spare", "<i8")])
 _TEXT = st.text("abc", max_size=20)
-ORDER = Sequence(("entry_id", "source_feed", "broker"), frozenset({"source_feed", "broker"}))
+ORDER = Sequence(("entry_id", "source_feed", "broker"))
 
 
 def items(n: int) -> np.ndarray:
