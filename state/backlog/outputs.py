@@ -449,6 +449,7 @@ OUTPUTS = (
 )
 CHECK = CHECKS.row("ttl_s")
 SUBSCRIPTION = SUBSCRIPTIONS.row("to_ledger", "to_entry")
-EVICTED, REFUSAL, GROUP_LAG, GROUP_STATE, LOSS = (
-    each.row() for each in (EVICTIONS, REFUSALS, LAGS, STATES, LOST)
+EVICTED, REFUSAL, GROUP_LAG, GROUP_STATE = (
+    each.row() for each in (EVICTIONS, REFUSALS, LAGS, STATES)
 )
+LOSS = LOST.row("key")
