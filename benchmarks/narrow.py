@@ -32,9 +32,10 @@ from benchmarks.inputs import Input
 from benchmarks.stream import END, Bench, Speed, finished
 from benchmarks.trace import COLUMNS as CARRIED
 from state.engine import mono
+from state.engine.blobs import TEXTS
 from state.engine.names import Names
 from state.engine.records import NULL, SHIPPED, Records, concat, empty
-from state.rate_limits.shard import COLUMNS, NAME_COLUMNS
+from state.rate_limits.shard import COLUMNS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,7 +122,7 @@ def _of_frame(frame: pd.DataFrame, names: Names, columns: tuple[str, ...]) -> Re
     records = Records((*columns, *SHIPPED, "held"), data)
     for name in (*columns, "source_partition", "source_offset"):
         values = frame[name]
-        if name in NAME_COLUMNS:
+        if name in TEXTS:
             codes, distinct = pd.factorize(values)
             texts = distinct if values.dtype == object else [f"{h:x}" for h in distinct]
             ids = names.intern(pa.array([t or None for t in texts], pa.string()))

@@ -58,15 +58,77 @@ class Need:
     measured: str
 
 
+FORMULAS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "cores": (
+        "cores",
+        "(events x cost + batches x (cost + topics x cost of reading and writing them))"
+        f" x {{shadowed:.2f}} for the shadows / {BUSY}",
+        ("core_s_per_event", "core_s_per_batch", "core_s_per_topic_of_batch", "slower_a_shadow"),
+    ),
+    "records": (
+        "per batch",
+        f"events of its time / {BUSY}, at least the default",
+        ("core_s_per_event",),
+    ),
+    "memory": ("bytes", "driver + workers", ("driver_gb", "worker_gb")),
+    "workers": (
+        "bytes",
+        f"cores x Python worker + records beyond the default + {STATE_COPIES} x state + topics"
+        " x what the state stores of Spark hold outside the heap",
+        ("worker_gb", "worker_bytes_per_record", "driver_bytes_per_topic"),
+    ),
+    "state": (
+        "bytes",
+        "what is always there + topics and principals x their state",
+        ("state_bytes", "state_bytes_per_topic", "state_bytes_per_principal"),
+    ),
+    "archive": (
+        "bytes per day",
+        "events x bytes in the table events",
+        ("archive_bytes_per_event",),
+    ),
+    "tables": (
+        "bytes per day",
+        "events x bytes in the jobs' tables, for the demo's share of throttled topics",
+        ("table_bytes_per_event",),
+    ),
+    "commits": (
+        "per day",
+        "micro-batches x commits of a batch in which every job has rows",
+        ("commits_per_batch",),
+    ),
+    **{
+        kind: (
+            "per day",
+            "micro-batches x (requests of a batch to an object store + partitions x those of"
+            " their states)",
+            (f"{kind}_per_batch",),
+        )
+        for kind in ("writes", "reads")
+    },
+}
+"""By what is needed its unit, how it is computed, and the coefficients that are named as its origin."""
+
+
 def needs(load: Load, document: dict[str, Any]) -> list[Need]:
     """Cores, memory, disk and commits for a load."""
     known = {name: each["value"] for name, each in document["coefficients"].items()}
     origins = {name: each["from"] for name, each in document["coefficients"].items()}
-
-    def need(name: str, value: float, unit: str, formula: str, *used: str) -> Need:
-        return Need(name, value, unit, formula, "; ".join(dict.fromkeys(origins[u] for u in used)))
-
     shadowed = 1 + load.shadows * known["slower_a_shadow"]
+    return [
+        Need(
+            name,
+            value,
+            FORMULAS[name][0],
+            FORMULAS[name][1].format(shadowed=shadowed),
+            "; ".join(dict.fromkeys(origins[used] for used in FORMULAS[name][2])),
+        )
+        for name, value in _values(load, known, shadowed).items()
+    ]
+
+
+def _values(load: Load, known: dict[str, float], shadowed: float) -> dict[str, float]:
+    """What is needed, from the coefficients."""
     busy = shadowed * (
         load.events_per_s * known["core_s_per_event"]
         + (known["core_s_per_batch"] + load.topics * known["core_s_per_topic_of_batch"])
@@ -87,86 +149,21 @@ def needs(load: Load, document: dict[str, Any]) -> list[Need]:
     )
     batches = SECONDS_A_DAY / load.batch_s
     events = load.events_per_s * SECONDS_A_DAY
-    return [
-        need(
-            "cores",
-            cores,
-            "cores",
-            "(events x cost + batches x (cost + topics x cost of reading and writing them))"
-            f" x {shadowed:.2f} for the shadows / {BUSY}",
-            "core_s_per_event",
-            "core_s_per_batch",
-            "core_s_per_topic_of_batch",
-            "slower_a_shadow",
-        ),
-        need(
-            "records",
-            records,
-            "per batch",
-            f"events of its time / {BUSY}, at least the default",
-            "core_s_per_event",
-        ),
-        need(
-            "memory",
-            known["driver_gb"] * 1e9 + workers,
-            "bytes",
-            "driver + workers",
-            "driver_gb",
-            "worker_gb",
-        ),
-        need(
-            "workers",
-            workers,
-            "bytes",
-            f"cores x Python worker + records beyond the default + {STATE_COPIES} x state + topics"
-            " x what the state stores of Spark hold outside the heap",
-            "worker_gb",
-            "worker_bytes_per_record",
-            "driver_bytes_per_topic",
-        ),
-        need(
-            "state",
-            state,
-            "bytes",
-            "what is always there + topics and principals x their state",
-            "state_bytes",
-            "state_bytes_per_topic",
-            "state_bytes_per_principal",
-        ),
-        need(
-            "archive",
-            events * known["archive_bytes_per_event"],
-            "bytes per day",
-            "events x bytes in the table events",
-            "archive_bytes_per_event",
-        ),
-        need(
-            "tables",
-            events * known["table_bytes_per_event"],
-            "bytes per day",
-            "events x bytes in the jobs' tables, for the demo's share of throttled topics",
-            "table_bytes_per_event",
-        ),
-        need(
-            "commits",
-            batches * known["commits_per_batch"],
-            "per day",
-            "micro-batches x commits of a batch in which every job has rows",
-            "commits_per_batch",
-        ),
-        *(
-            need(
-                kind,
-                batches
-                * (known[f"{kind}_per_batch"] + cores * known[f"{kind}_per_batch_and_partition"]),
-                "per day",
-                "micro-batches x (requests of a batch to an object store + partitions x those of"
-                " their states)",
-                f"{kind}_per_batch",
-            )
+    return {
+        "cores": cores,
+        "records": records,
+        "memory": known["driver_gb"] * 1e9 + workers,
+        "workers": workers,
+        "state": state,
+        "archive": events * known["archive_bytes_per_event"],
+        "tables": events * known["table_bytes_per_event"],
+        "commits": batches * known["commits_per_batch"],
+        **{
+            kind: batches
+            * (known[f"{kind}_per_batch"] + cores * known[f"{kind}_per_batch_and_partition"])
             for kind in ("writes", "reads")
-        ),
-    ]
+        },
+    }
 
 
 def keys(needs: dict[str, Need]) -> dict[str, str]:

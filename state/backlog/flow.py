@@ -352,7 +352,7 @@ def _take_producer(w: World, o: Out, f: Feed, i: Int) -> None:
         p["refusal_key"], p["refusal_ms"], p["refusal_no"] = key, f.at_ms[i], 0
     row, q = o.refusals[p["refusals"]], w.quota[0]
     p["refusals"] += 1
-    row["record"], row["key"], row["row_no"], row["type"] = i, key, p["refusal_no"], refusal
+    row["record"], row["key"], row["row_no"], row["rule"] = i, key, p["refusal_no"], refusal
     row["policy"] = q["size_policy"] if refusal == L.SIZE else q["time_policy"]
     p["refusal_no"] += 1
 

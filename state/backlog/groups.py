@@ -155,7 +155,7 @@ def _count_lost(w: Store, o: Out, f: Feed, i: Int, j: Int) -> None:
         row = o.lost[p["lost"]]
         p["lost"] += 1
         row["record"], row["key"], row["row_no"], row["name"] = i, key, p["lost_no"], c["name"]
-        row["begin"], row["end"], row["first_sight"] = begin, start, 1 if first_sight else 0
+        row["begin"], row["end"], row["rule"] = begin, start, 1 if first_sight else 0
         row["committed"] = committed
         p["lost_no"] += 1
     c["safe"] = start if first_sight else max(c["safe"], start)

@@ -32,11 +32,12 @@ import pyarrow.compute as pc
 
 from state.backlog import flow, resting
 from state.backlog import layout as L
+from state.backlog import outputs as O
 from state.backlog import shard as shards
 from state.backlog import shared as common
 from state.backlog.declaration import COLUMNS, DECLARATION, NAME
 from state.backlog.layout import NULL, Array, Feed, Out, World
-from state.backlog.rows import Rows
+from state.backlog.rows import tables as tables_of
 from state.backlog.sequence import SEQUENCE
 from state.backlog.shard import Shard
 from state.engine import broker_changes, wall
@@ -112,7 +113,7 @@ class Backlog(SharedWallJob[Shard]):
 
     def _judge(self, s: Shard, batch: Batch, reach: Reach) -> dict[str, pa.Table]:
         w, o = self._play(s, batch)
-        tables = Rows(w, o, batch.records, s.names).tables()
+        tables = tables_of(w, o, batch.records, s.names)
         s.parts, s.due_ms = shards.pack(w, reach.stays(batch.keys))
         return tables
 
@@ -256,13 +257,13 @@ def _more_rows(w: World, old: Out | None) -> Out:
     p = w.store.settings[0]
     cursors = int(w.store.spans[L.SLOTS, :, 1].max(initial=0))
     need = {
-        "checks": (L.CHECK, int(p["checks"]) + 1),
-        "evictions": (L.EVICTED, int(p["evictions"]) + cursors + 1),
-        "subscriptions": (L.SUBSCRIPTION, int(p["subscriptions"]) + cursors),
-        "refusals": (L.REFUSAL, int(p["refusals"]) + 1),
-        "lags": (L.GROUP_LAG, int(p["lags"]) + cursors + 1),
-        "states": (L.GROUP_STATE, int(p["states"]) + 2 * cursors),
-        "lost": (L.LOST, int(p["lost"]) + 1),
+        "checks": (O.CHECK, int(p["checks"]) + 1),
+        "evictions": (O.EVICTED, int(p["evictions"]) + cursors + 1),
+        "subscriptions": (O.SUBSCRIPTION, int(p["subscriptions"]) + cursors),
+        "refusals": (O.REFUSAL, int(p["refusals"]) + 1),
+        "lags": (O.GROUP_LAG, int(p["lags"]) + cursors + 1),
+        "states": (O.GROUP_STATE, int(p["states"]) + 2 * cursors),
+        "lost": (O.LOSS, int(p["lost"]) + 1),
     }
     arrays = {}
     for name, (layout, rows) in need.items():

@@ -10,24 +10,6 @@ from __future__ import annotations
 from state.backlog.declaration import COLUMNS
 from state.engine.sequence import Sequence
 
-TEXTS = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "cnx_id",
-    "topic",
-    "producer_name",
-    "subscription",
-    "mark_delete",
-    "policy_json",
-    "acked_ranges",
-    "remarks",
-    "group_state",
-    "client_id",
-    "client_host",
-    "group_type",
-    "source_partition",
-)
 _FIRST = ("topic", "ledger_id", "entry_id", "event_type", "source_feed", "cluster", "broker")
 SEQUENCE = Sequence(
     (
@@ -36,5 +18,4 @@ SEQUENCE = Sequence(
         "source_partition",
         "source_offset",
     ),
-    frozenset(TEXTS),
 )

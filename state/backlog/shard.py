@@ -13,7 +13,6 @@ from state.backlog import layout as L
 from state.backlog.declaration import COLUMNS, NAME, STATE_VERSION
 from state.backlog.layout import NULL, Array, Store, World
 from state.backlog.pool import room_for
-from state.backlog.sequence import TEXTS
 from state.backlog.shared import MEANING, Timeline
 from state.engine.codec import FAST
 from state.engine.names import Names
@@ -57,8 +56,8 @@ KEPT = Kept(
     Pool("counts", L.KEY_POOLS),
     Plain("range_count"),
     *(Plain(name) for name in ("passes", *SEEN)),
-    RecordSet("waiting", COLUMNS, TEXTS),
-    RecordSet("shared", COLUMNS, TEXTS),
+    RecordSet("waiting", COLUMNS),
+    RecordSet("shared", COLUMNS),
 )
 """Stored parts; `passes` and the checks of cursors are flat, with as many columns as `checks`."""
 _PARTS = (*_TABLES, *POOLS, "passes", *SEEN, "counts", "range_count")

@@ -23,8 +23,9 @@ from state.chunks import shared as common
 from state.chunks.declaration import COLUMNS, DECLARATION, NAME
 from state.chunks.expiry import longest_life_ms, wait_ms
 from state.chunks.layout import NULL, Array, Feed, Out, World
+from state.chunks.outputs import CLOSED, LEVEL, MESSAGE, MISSING, ROW, TOO_LARGE
 from state.chunks.pending import most_pending, rules_of
-from state.chunks.rows import TOO_LARGE, Rows
+from state.chunks.rows import Rows
 from state.chunks.sequence import SEQUENCE
 from state.chunks.shard import PAYLOAD, Room, Shard
 from state.engine import wall
@@ -39,12 +40,12 @@ from udfs.hashing import hash_strings
 
 Stage = Callable[[pa.Table], str]
 _FIELDS = (
-    ("rows", "rows", L.ROW),
-    ("messages", "messages", L.MESSAGE),
+    ("rows", "rows", ROW),
+    ("messages", "messages", MESSAGE),
     ("parts", "parts", L.NODE),
-    ("levels", "levels", L.LEVEL),
-    ("missing", "missing", L.MISSING),
-    ("windows", "windows", L.WINDOW),
+    ("levels", "levels", LEVEL),
+    ("missing", "missing", MISSING),
+    ("windows", "windows", CLOSED),
 )
 
 

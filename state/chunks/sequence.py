@@ -8,21 +8,6 @@ from __future__ import annotations
 
 from state.engine.sequence import Sequence
 
-TEXTS = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "topic",
-    "producer_name",
-    "uuid",
-    "marker_ids",
-    "subscription",
-    "sub_type",
-    "consumer",
-    "mark_delete",
-    "source_partition",
-    "payload_file",
-)
 SEQUENCE = Sequence(
     (
         "ledger_id",
@@ -48,5 +33,4 @@ SEQUENCE = Sequence(
         "source_partition",
         "source_offset",
     ),
-    frozenset(TEXTS),
 )

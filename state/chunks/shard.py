@@ -12,7 +12,6 @@ import pyarrow as pa
 from state.chunks import layout as L
 from state.chunks.declaration import COLUMNS, NAME, STATE_VERSION
 from state.chunks.layout import NULL, Array, World
-from state.chunks.sequence import TEXTS
 from state.chunks.shared import MEANING, Timeline
 from state.engine import structs, wall_job
 from state.engine.names import Names
@@ -51,8 +50,8 @@ KEPT = Store(
     STATE_VERSION,
     Plain("next_order"),
     *(Struct(_WORLD[name], kind, NAME_FIELDS.get(name, ())) for name, kind in LAYOUTS.items()),
-    RecordSet("waiting", COLUMNS, TEXTS, (PAYLOAD,)),
-    RecordSet("shared", COLUMNS, TEXTS, (PAYLOAD,)),
+    RecordSet("waiting", COLUMNS, (PAYLOAD,)),
+    RecordSet("shared", COLUMNS, (PAYLOAD,)),
     Struct("meaning", MEANING, ("name",)),
     Plain("payloads", np.uint8),
     Plain("payload_lengths"),

@@ -1,8 +1,7 @@
 """The state of one shard of `client_quotas` as arrays, and the rows that the kernel emits.
 
 Positions in these arrays are the identities inside a shard; they are renumbered when state is
-written. Sensors, open windows and uses begin with six words that identify them
-(`IDENTITY`), by which `lookup` finds them.
+written.
 """
 
 from __future__ import annotations
@@ -12,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled, inlined
+from state.engine.tables import NOBODY, Code, Count, Key, Ms, Name, Place, Real, Row, Table
 from state.events import QUOTA_TYPES
 
-__all__ = ["NULL", "Array", "Int", "Record", "compiled", "inlined"]
+__all__ = ["NOBODY", "NULL", "Array", "Int", "Record", "compiled", "inlined"]
 
-NOBODY = np.int64(-1)
 DEFAULT = np.int64(-1)
 """User or client of the limits of all that have none of their own."""
 TYPES = len(QUOTA_TYPES)
@@ -69,7 +68,6 @@ RULES = (
     "exempt",
 )
 WITHIN, RATE_OVER, TIME_OVER, TOKENS_BELOW, REFUSED_OVER, UNBOUND, EXEMPT = codes(7)
-WINDOW_RULE, MEASURED_RULE = "window", "measured"
 
 _i8, _u1, _f8 = "<i8", "|u1", "<f8"
 
@@ -77,9 +75,6 @@ _i8, _u1, _f8 = "<i8", "|u1", "<f8"
 def _layout(*fields: tuple[Any, ...]) -> np.dtype:
     return np.dtype(list(fields), align=True)
 
-
-IDENTITY = 6
-"""Words of an identity."""
 
 SETTINGS = _layout(
     ("samples", _i8),
@@ -96,9 +91,6 @@ SETTINGS = _layout(
     ("stride", _i8),
     ("empty", _i8),
     ("everywhere", _i8),
-    ("sensors", _i8),
-    ("stats", _i8),
-    ("usage", _i8),
     ("decisions", _i8),
     ("verdicts", _i8),
     ("row_key", _i8),
@@ -106,8 +98,8 @@ SETTINGS = _layout(
     ("decision_no", _i8),
     ("verdict_no", _i8),
 )
-"""One element: the parameters, the names of no tag and `*`, how much of each array is in
-use, and the numbers of rows. A sensor has room for `stride` samples."""
+"""One element: the parameters, the names of no tag and `*`, and the numbers of
+rows. A sensor has room for `stride` samples."""
 
 KEY = _layout(
     ("cluster", _i8),
@@ -129,82 +121,73 @@ LINK = _layout(("next", _i8), ("version", _i8))
 """Data of a broker while a batch is judged: its next shared record, and how often its limits have
 changed."""
 
-SENSOR = _layout(
-    ("key", _i8),
-    ("window", _i8),
-    ("type", _i8),
-    ("user", _i8),
-    ("client", _i8),
-    ("topic", _i8),
-    ("tokens", _f8),
-    ("refilled_ms", _i8),
-    ("recorded_ms", _i8),
-    ("used", _i8),
-    ("current", _i8),
-    ("network", _f8),
-    ("held", _i8),
-)
-"""A sensor of Kafka: what an entity has used of a type (`recorded_ms` NULL: as new). `network`:
-time of network threads for each unit of handler time, as throttle times have told. `held`: how
-many of its samples are stored, none if all of them have expired."""
 
-STATS = _layout(
-    ("key", _i8),
-    ("window", _i8),
-    ("type", _i8),
-    ("user", _i8),
-    ("client", _i8),
-    ("basis", _i8),
-    ("requests", _i8),
-    ("charged", _f8),
-    ("rate_max", _f8),
-    ("rate_sum", _f8),
-    ("bound", _f8),
-    ("level", _i8),
-    ("throttled", _i8),
-    ("throttle_ms", _i8),
-    ("observed", _i8),
-    ("observed_ms", _i8),
-    ("observed_throttled", _i8),
-    ("feed", _i8),
-    ("last_ms", _i8),
-)
-"""What an entity did in an open window, which begins at `window` (ms), up to `last_ms`."""
+class Sensor(Row):
+    """A sensor of Kafka: what an entity has used of a type."""
 
-USAGE = _layout(
-    ("key", _i8),
-    ("window", _i8),
-    ("api", _i8),
-    ("principal", _i8),
-    ("client", _i8),
-    ("topic", _i8),
-    ("requests", _i8),
-    ("bytes", _i8),
-    ("handler_ns", _i8),
-    ("throttle_ms", _i8),
-    ("feed", _i8),
-    ("last_ms", _i8),
-)
-"""What a client did with a topic in an open window."""
+    key: Key[Place]
+    type: Key[Code]
+    user: Key[Name]
+    client: Key[Name]
+    tokens: Real
+    refilled_ms: Ms
+    recorded_ms: Ms = NULL
+    """NULL: it is as new."""
+    used: Count
+    current: Count
+    network: Real
+    """Time of network threads for each unit of handler time, as throttle times have told."""
+    held: Count
+    """How many of its samples are stored, none if all of them have expired."""
 
-VERDICT = _layout(
-    ("record", _i8),
-    ("key", _i8),
-    ("row_no", _i8),
-    ("rule", _i8),
-    ("verdict", _i8),
-    ("type", _i8),
-    ("user", _i8),
-    ("client", _i8),
-    ("level", _i8),
-    ("bound", _f8),
-    ("rate", _f8),
-    ("span_ms", _i8),
-    ("tokens", _f8),
-    ("charged", _f8),
-    ("throttle_ms", _i8),
-    ("top_topic", _i8),
-)
+
+class Stats(Row):
+    """What an entity did in an open window, which begins at `window`, up to `last_ms`."""
+
+    key: Key[Place]
+    window: Key[Ms]
+    type: Key[Code]
+    user: Key[Name]
+    client: Key[Name]
+    basis: Key[Code]
+    requests: Count
+    charged: Real
+    rate_max: Real = float("nan")
+    rate_sum: Real
+    bound: Real = float("nan")
+    level: Code = NO_LEVEL
+    throttled: Count
+    throttle_ms: Ms
+    observed: Count
+    observed_ms: Ms
+    observed_throttled: Count
+    feed: Name
+    last_ms: Ms
+
+
+class Usage(Row):
+    """What a client did with a topic in an open window."""
+
+    key: Key[Place]
+    window: Key[Ms]
+    api: Key[Name]
+    principal: Key[Name]
+    client: Key[Name]
+    topic: Key[Name]
+    requests: Count
+    bytes: Count
+    handler_ns: Count
+    throttle_ms: Ms
+    feed: Name
+    last_ms: Ms
+
+
+class Entity(Row):
+    """Who shares a limit, by its kind (`OF_USER` …)."""
+
+    kind: Key[Code]
+    user: Key[Name]
+    client: Key[Name]
 
 
 class World(NamedTuple):
@@ -213,19 +196,12 @@ class World(NamedTuple):
     settings: Array
     keys: Array
     links: Array
-    sensors: Array
-    sensor_words: Array
-    """The same memory as `sensors`, in words; so for stats and usage."""
-    sensor_table: Array
+    sensors: Table
     sample_start: Array
     sample_last: Array
     sample_total: Array
-    stats: Array
-    stats_words: Array
-    stats_table: Array
-    usage: Array
-    usage_words: Array
-    usage_table: Array
+    stats: Table
+    usage: Table
     documents: Array
     """Shared records, in order; see `shared.MEANING`."""
     cluster: Array
@@ -234,8 +210,7 @@ class World(NamedTuple):
     shared_ms: Array
     entity: Array
     """The position of each document's entity, -1 without."""
-    entity_words: Array
-    entity_table: Array
+    entities: Table
     from_stream: Array
     """(keys, entities): whether a document of the stream holds (uint8)."""
     stream: Array

@@ -16,7 +16,7 @@ import numpy as np
 
 from state.client_quotas import layout as L
 from state.client_quotas.layout import NOBODY, Array, Int, Record, World, compiled
-from state.client_quotas.lookup import find
+from state.engine.tables import find
 
 _NAN = np.nan
 _ONE = np.int64(1)
@@ -35,7 +35,7 @@ def bound_in_force(w: World, key: Int, entity: Int, type_: Int) -> float:
 
 @compiled
 def _set_for(w: World, key: Int, kind: Int, user: Int, client: Int, type_: Int) -> float:
-    entity = find(w.entity_words, w.entity_table, kind, _ZERO, user, client, _ZERO, _ZERO)
+    entity = find(w.entities, (kind, user, client))
     if entity < 0:
         return _NAN
     return bound_in_force(w, key, entity, type_)
@@ -105,7 +105,7 @@ def tags_of(w: World, key: Int, kinds: Int, user: Int, client: Int, type_: Int) 
 @compiled
 def kinds_of(w: World, key: Int, entity: Int) -> Int:
     """The bits that an entity adds to the kinds that a broker remembers."""
-    kind, found = w.entity_words[entity, 0], _ZERO
+    kind, found = w.entities.rows[entity].kind, _ZERO
     for type_ in range(L.TYPES):
         if _is_set(bound_in_force(w, key, entity, np.int64(type_))):
             found |= _ONE << (3 * type_ + kind)
@@ -130,3 +130,13 @@ def resolve(w: World, pair: Int) -> None:
         w.pair_bound[pair, t], w.pair_level[pair, t] = bound, level
         w.pair_sensor[pair, t] = w.pair_stats[pair, t] = NOBODY
     w.pair_version[pair] = w.links[key]["version"]
+
+
+@compiled
+def remember_kinds(w: World, key: Int, began: Int) -> None:
+    """Remember the kinds of limits that are in force, and no others."""
+    kinds = _ZERO
+    for entity in range(w.entities.used[0]):
+        kinds |= kinds_of(w, key, np.int64(entity))
+    w.keys[key]["began"], w.keys[key]["kinds"] = began, kinds
+    w.links[key]["version"] += 1

@@ -26,19 +26,20 @@ from state.client_quotas import layout as L
 from state.client_quotas import shard as shards
 from state.client_quotas.declaration import COLUMNS, DECLARATION, NAME
 from state.client_quotas.layout import NULL, Array, Feed, Out, World
-from state.client_quotas.rows import Rows, close_windows
+from state.client_quotas.outputs import DECISIONS, VERDICT, VERDICT_ROWS
+from state.client_quotas.rows import close_windows
 from state.client_quotas.sequence import SEQUENCE
 from state.client_quotas.shard import Shard
 from state.client_quotas.shared import KINDS, LIMITS
 from state.client_quotas.topics import topics_of
 from state.engine import kafka_quota, wall
 from state.engine.documents import Configured
+from state.engine.emitted import Emitted
 from state.engine.reach import Reach
 from state.engine.records import Records, length
 from state.engine.wall_job import Batch, SharedWallJob, least
 from state.events import EVERY_BROKER, KIND_INDEX, QUOTA_TYPES
 
-VERDICTS = "client_quota_verdicts"
 _RATE = KIND_INDEX["client_rate"]
 _BLANK: dict[str, Any] = dict.fromkeys(("clock_ms", "latest_ms", "plan_ms"), NULL)
 """Fields of a new key."""
@@ -61,7 +62,7 @@ class ClientQuotas(SharedWallJob[Shard]):
         self._idle_advance_ms = int(params["idle_advance_ms"])
         self._period_ms = int(params["stats_window_ms"])
         self._usage_rows = int(params["usage_rows"])
-        self._verdicts = VERDICTS in params["extra_outputs"]
+        self._verdicts = VERDICT_ROWS.name in params["extra_outputs"]
         self._policies = Configured(policies)
         self._strict = params["controller_enforcement"] == "strict"
         self._settings = {
@@ -96,7 +97,9 @@ class ClientQuotas(SharedWallJob[Shard]):
         feed, pairs = self._feed(s, batch)
         resting.wake(s, pairs, batch.keys, batch.begin_ms, self._settings)
         w, o = self._play(self.world(s, batch.keys, pairs), feed, batch)
-        tables = Rows(w, o, batch.records, s.names).tables()
+        p, of = w.settings[0], Emitted(s.names, records=batch.records)
+        rows = ((DECISIONS, o.decisions, "decisions"), (VERDICT_ROWS, o.verdicts, "verdicts"))
+        tables = {out.name: of.table(out, all_[: p[n]]) for out, all_, n in rows if p[n]}
         s.parts = shards.pack(w)
         tables |= close_windows(s, self._period_ms, self._usage_rows)
         resting.rest(s, pairs)
@@ -124,9 +127,9 @@ class ClientQuotas(SharedWallJob[Shard]):
         flow.prepare(w, batch.begin_ms)
         n = length(batch.records)
         o = Out(
-            np.zeros(n, L.VERDICT),
-            np.zeros(n if self._verdicts else 0, L.VERDICT),
-            np.zeros(1, L.VERDICT),
+            np.zeros(n, VERDICT),
+            np.zeros(n if self._verdicts else 0, VERDICT),
+            np.zeros(1, VERDICT),
         )
         at = flow.judge(w, o, feed, np.int64(0))
         while at >= 0:

@@ -4,18 +4,6 @@ from __future__ import annotations
 
 from state.engine.sequence import Sequence
 
-TEXTS = (
-    "cluster",
-    "broker",
-    "source_feed",
-    "principal",
-    "client_id",
-    "api",
-    "quota_type",
-    "topic_bytes",
-    "policy_json",
-    "source_partition",
-)
 SEQUENCE = Sequence(
     (
         "event_type",
@@ -41,5 +29,4 @@ SEQUENCE = Sequence(
         "source_partition",
         "source_offset",
     ),
-    frozenset(TEXTS),
 )

@@ -12,8 +12,8 @@ import numpy as np
 from state.client_quotas import flow
 from state.client_quotas import layout as L
 from state.client_quotas.declaration import COLUMNS, NAME, STATE_VERSION
-from state.client_quotas.layout import NULL, Array, World
-from state.client_quotas.lookup import enter_all, table_for, words_of
+from state.client_quotas.layout import NULL, Array, Entity, Sensor, Stats, Usage, World
+from state.client_quotas.sensors import hold
 from state.client_quotas.shared import MEANING
 from state.engine import structs, wall
 from state.engine.codec import DENSE
@@ -22,26 +22,15 @@ from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.resting import Pages, Resting
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
+from state.engine.tables import Table, in_use, table, with_room
 from state.engine.wall_job import SharedShard
 from udfs.users import user_of
 
-NAME_COLUMNS = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "principal",
-    "client_id",
-    "api",
-    "quota_type",
-    "topic_bytes",
-    "policy_json",
-    "source_partition",
-)
 SAMPLES = ("sample_start", "sample_last", "sample_total")
 _ENTITIES = (
-    Columns("sensors", L.SENSOR, ("user", "client"), derived=("window", "topic")),
-    Columns("stats", L.STATS, ("user", "client", "feed")),
-    Columns("usage", L.USAGE, ("api", "principal", "client", "topic", "feed")),
+    Sensor.part("sensors"),
+    Stats.part("stats"),
+    Usage.part("usage"),
     Plain(SAMPLES[0]),
     Plain(SAMPLES[1]),
     Plain(SAMPLES[2], np.float64),
@@ -54,8 +43,8 @@ KEPT = Store(
     Struct("meaning", MEANING, ("name", "user", "client")),
     Columns("keys", L.KEY, ("cluster", "broker")),
     *_ENTITIES,
-    RecordSet("waiting", COLUMNS, NAME_COLUMNS),
-    RecordSet("shared", COLUMNS, NAME_COLUMNS),
+    RecordSet("waiting", COLUMNS),
+    RecordSet("shared", COLUMNS),
     Pages("resting", ("broker", "window", "recorded_ms")),
     added=("resting",),
 )
@@ -145,7 +134,7 @@ class LimitArrays(NamedTuple):
     broker: Array
     shared_ms: Array
     entity: Array
-    entity_words: Array
+    entities: Table
 
 
 def limits_of(records: Records, meaning: Array, empty: int) -> LimitArrays:
@@ -160,12 +149,13 @@ def limits_of(records: Records, meaning: Array, empty: int) -> LimitArrays:
     which = np.empty(len(rows), np.int64)
     count = wall.intern_tuples(known, 0, kind, user, client, np.ones(len(rows), bool), which)
     entity[rows] = which
-    words = np.zeros((count, L.IDENTITY), np.int64)
-    words[:, 0], words[:, 2:4] = known[:count, 0], known[:count, 1:]
+    entities = np.ascontiguousarray(known[:count]).view(Entity.dtype).reshape(count)
     cluster, broker, at_ms = (
         np.ascontiguousarray(records[name]) for name in ("cluster", "broker", "ts_wall_ms")
     )
-    return LimitArrays(np.ascontiguousarray(meaning), cluster, broker, at_ms, entity, words)
+    return LimitArrays(
+        np.ascontiguousarray(meaning), cluster, broker, at_ms, entity, table(Entity, entities)
+    )
 
 
 def unpack(
@@ -176,9 +166,7 @@ def unpack(
     for name, value in settings.items():
         p[name] = value
     p["row_key"], p["row_ms"] = -1, NULL
-    for name in ("sensors", "stats", "usage"):
-        p[name] = len(parts[name])
-    keys, entities = len(parts["keys"]), len(limits.entity_words)
+    keys, entities = len(parts["keys"]), int(limits.entities.used[0])
     none = np.full((keys, entities, L.TYPES), np.nan)
     by_type = (len(pairs), L.TYPES)
     empty = np.zeros(0, np.int64)
@@ -186,17 +174,13 @@ def unpack(
         settings=p,
         keys=parts["keys"],
         links=np.zeros(keys, L.LINK),
-        **{
-            f"{name}{more}": empty
-            for name in ("sensor", "usage", "stats")
-            for more in ("_words", "_table")
-        },
-        **{name: parts[name] for name in ("sensors", "stats", "usage")},
+        sensors=table(Sensor, parts["sensors"]),
+        stats=table(Stats, parts["stats"]),
+        usage=table(Usage, parts["usage"]),
         sample_start=empty,
         sample_last=empty,
         sample_total=np.zeros(0),
         **limits._asdict(),
-        entity_table=table_for(entities),
         from_stream=np.zeros((keys, entities), np.uint8),
         stream=none,
         configured=none.copy(),
@@ -209,45 +193,32 @@ def unpack(
         pair_stats=np.zeros(by_type, np.int64),
         pair_use=np.full((len(pairs), L.API_COUNT), L.NOBODY),
     )
-    enter_all(w.entity_words, w.entity_table, entities)
-    return _with_samples(more_room(w, _ROOM), parts)
+    w = w._replace(**_sample_room(w, w.sensors))
+    _spread(
+        in_use(w.sensors),
+        int(p[0]["stride"]),
+        *(parts[name] for name in SAMPLES),
+        *(getattr(w, name) for name in SAMPLES),
+    )
+    return w
 
 
 def more_room(w: World, topics: int = 0) -> World:
     """The world with room for more sensors, windows and uses where these are short; `topics` is how
     many uses the next record may add."""
-    p = w.settings[0]
-    sensors, stats, usage = int(p["sensors"]), int(p["stats"]), int(p["usage"])
-    changed: dict[str, Array] = {}
-    if sensors + 2 > len(w.sensors):
-        room = 2 * sensors + _ROOM
-        changed |= _grown("sensors", "sensor", w.sensors, sensors, room)
-        for name in SAMPLES:
-            changed[name] = structs.grown(getattr(w, name), room * int(p["stride"]))
-    if stats + 2 > len(w.stats):
-        changed |= _grown("stats", "stats", w.stats, stats, 2 * stats + _ROOM)
-    if usage + topics + 2 > len(w.usage):
-        changed |= _grown("usage", "usage", w.usage, usage, 2 * usage + topics + _ROOM)
-    return w._replace(**changed)
-
-
-def _grown(name: str, one: str, array: Array, used: int, room: int) -> dict[str, Array]:
-    """An array with more room, its words and its table."""
-    larger = structs.grown(array, room)
-    words, table = words_of(larger), table_for(room)
-    enter_all(words, table, used)
-    return {name: larger, f"{one}_words": words, f"{one}_table": table}
-
-
-def _with_samples(w: World, parts: Mapping[str, Array]) -> World:
-    """Put stored samples where the kernel has those of their sensors."""
-    _spread(
-        w.sensors[: len(parts["sensors"])],
-        int(w.settings[0]["stride"]),
-        *(parts[name] for name in SAMPLES),
-        *(getattr(w, name) for name in SAMPLES),
+    sensors = with_room(Sensor, w.sensors, int(flow.NEW))
+    return w._replace(
+        sensors=sensors,
+        stats=with_room(Stats, w.stats, int(flow.NEW)),
+        usage=with_room(Usage, w.usage, topics + 1),
+        **_sample_room(w, sensors),
     )
-    return w
+
+
+def _sample_room(w: World, sensors: Table) -> dict[str, Any]:
+    """The samples with room for those of so many sensors."""
+    room = len(sensors.rows) * int(w.settings[0]["stride"])
+    return {name: structs.grown(getattr(w, name), room) for name in SAMPLES}
 
 
 @numba.njit(cache=True, nogil=True)
@@ -278,8 +249,8 @@ def _spread(
 def pack(w: World) -> dict[str, Array]:
     """The arrays to store, without sensors that are equivalent to new ones; inverse of `unpack`."""
     p, keys = w.settings[0], w.keys
-    flow.hold(w)
-    sensors = w.sensors[: p["sensors"]]
+    hold(w)
+    sensors = in_use(w.sensors)
     recorded, since = sensors["recorded_ms"], clocks(keys)[sensors["key"]]
     idle = (since != NULL) & (since - recorded > p["idle_ms"])
     kept = np.flatnonzero((recorded != NULL) & ~idle)
@@ -287,8 +258,8 @@ def pack(w: World) -> dict[str, Array]:
     return {
         "keys": keys,
         "sensors": structs.picked(sensors, kept),
-        "stats": w.stats[: p["stats"]],
-        "usage": w.usage[: p["usage"]],
+        "stats": in_use(w.stats),
+        "usage": in_use(w.usage),
         **{name: getattr(w, name)[rows] for name in SAMPLES},
     }
 

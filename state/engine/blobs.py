@@ -41,9 +41,9 @@ shards report.
 NUMBER = {name: i for i, name in enumerate(COLUMNS)}
 TEXTS = frozenset(
     {f.name for f in SCHEMA if f.type == pa.string()} - {"event_type"}
-    | {"marker_ids", "source_partition", "payload_file"}
+    | {"marker_ids", "source_partition", "payload_file", "user"}
 )
-"""Columns of names; `marker_ids` is a list joined by commas."""
+"""Columns of names; `marker_ids` is a list joined by commas, `user` what a core makes of a principal."""
 HEADER, DESCRIPTOR = 24, 32
 _MAGIC = np.uint32(int.from_bytes(b"WEB1", "little"))
 _PLAIN, _WITH_NULLS, _NAMES = np.int64(0), np.int64(1), np.int64(2)

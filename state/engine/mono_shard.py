@@ -104,12 +104,11 @@ class Form:
         job: str,
         version: int,
         columns: tuple[str, ...],
-        texts: tuple[str, ...],
         layouts: Mapping[str, np.dtype[Any]],
         name_fields: Mapping[str, tuple[str, ...]],
         document: Sequence[str] = (),
     ) -> None:
-        """`columns` and `texts` are those of records. `layouts` has the arrays of a world, `key`
+        """`columns` are those of records. `layouts` has the arrays of a world, `key`
         first, and as `document` the fields of a document besides its text and time.
         """
         self.columns, self.parts = columns, tuple(layouts)
@@ -128,7 +127,7 @@ class Form:
                 Struct(f"world.{name}", kind, name_fields.get(name, ()))
                 for name, kind in layouts.items()
             ),
-            RecordSet("waiting", columns, texts),
+            RecordSet("waiting", columns),
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numba
 import numpy as np
 
+from state.engine.blobs import TEXTS
 from state.engine.names import Names
 from state.engine.records import NULL, Array, Records, concat, length, take
 from state.events import KIND_INDEX
@@ -23,12 +24,10 @@ POLICY = KIND_INDEX["policy"]
 class Sequence:
     """How records of one job are ordered.
 
-    `columns` are compared, in this order, if key, time and seq are equal. `texts` are columns of
-    names, which are compared as UTF-8 bytes.
+    `columns` are compared, in this order, if key, time and seq are equal; names as UTF-8 bytes.
     """
 
     columns: tuple[str, ...]
-    texts: frozenset[str]
 
     def ordered(
         self, key: Array, time: Array, records: Records, names: Names
@@ -83,7 +82,7 @@ class Sequence:
 
     def _comparable(self, name: str, values: Array, names: Names) -> Array:
         """One column as integers in its order."""
-        if name not in self.texts:
+        if name not in TEXTS:
             return values
         marks = np.zeros(len(names) + 1, bool)
         marks[values] = True

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from state.engine import codec
+from state.engine.blobs import TEXTS
 from state.engine.kernel import NULL
 from state.engine.names import NONE, Names
 from state.engine.records import SHIPPED, Array, Records
@@ -237,14 +238,13 @@ class Columns:
 class RecordSet:
     """Records, stored as one plain array `name.column` per column.
 
-    `columns` are those of the contract that the job carries; `texts` are those with integers of
-    names; `more` are columns of the job itself, of 8 bytes. A column that an older state lacks is
+    `columns` are those of the contract that the job carries; `more` are columns of the job itself, of
+    8 bytes. A column that an older state lacks is
     null.
     """
 
     name: str
     columns: tuple[str, ...]
-    texts: tuple[str, ...]
     more: tuple[str, ...] = ()
 
     def blank(self) -> Records:
@@ -274,7 +274,11 @@ class RecordSet:
     @cached_property
     def named(self) -> Sequence[str]:
         """The columns of names."""
-        return [f"{self.name}.{column}" for column in self.texts]
+        return [
+            f"{self.name}.{column}"
+            for column in (*self.columns, *SHIPPED, *self.more)
+            if column in TEXTS
+        ]
 
     def ids(self, arrays: Arrays) -> Sequence[Array]:
         """The columns of names."""

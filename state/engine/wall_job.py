@@ -188,9 +188,9 @@ class SharedWallJob(WallJob[T]):
             moved = reach.moved(keys, "latest_ms", self._idle_advance_ms)
             clocks = np.maximum(moved, keys["clock_ms"])
             at_ms = int(clocks.min()) if len(clocks) else reach.stream_ms
-        found = wall_policies.following(self._policies, number, s.shared, self.order, s.names)
+        found = wall_policies.following(self._policies, number, s.shared, s.names)
         if texts:
-            found.insert(0, wall_policies.configured(texts, at_ms, s.shared, self.order, s.names))
+            found.insert(0, wall_policies.configured(texts, at_ms, s.shared, s.names))
         return found
 
     def _wake(self, s: T, own: Records, reach: Reach, changed: bool) -> None:

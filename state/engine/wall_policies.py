@@ -36,6 +36,7 @@ from typing import Any
 import numpy as np
 
 from state.engine import documents, globs
+from state.engine.blobs import TEXTS
 from state.engine.broker_changes import GAPS, SETTINGS, STARTS
 from state.engine.names import NONE, Names
 from state.engine.records import FLAGS, HOME, NULL, Array, Records, concat, length, take
@@ -353,16 +354,14 @@ def _repeated(rows: Array, both: Records, known: int) -> Array:
     return first[by[again]]
 
 
-def configured(
-    texts: Iterable[str], at_ms: int, blank: Records, sequence: Order, names: Names
-) -> Records:
+def configured(texts: Iterable[str], at_ms: int, blank: Records, names: Names) -> Records:
     """Documents of the configuration as records of a time; `blank` are records without rows."""
     numbers = [names.intern_one(text) for text in texts]
     n = len(numbers)
     records = Records(blank.columns, np.full((len(blank), n), NULL))
     for name in FLAGS:
         records[name][:] = 0
-    for name in sequence.texts & records.keys():
+    for name in TEXTS & records.keys():
         records[name][:] = NONE
     records["event_type"][:] = POLICY
     records["ts_wall_ms"][:] = at_ms
@@ -383,10 +382,10 @@ def _texts(changed: Mapping[documents.Source, str | None]) -> list[str]:
 
 
 def following(
-    configured_now: documents.Configured, number: int, blank: Records, order: Order, names: Names
+    configured_now: documents.Configured, number: int, blank: Records, names: Names
 ) -> list[Records]:
     """The changes of the versions after a number, as records of their times."""
     return [
-        configured(_texts(version.changed), version.since_ms, blank, order, names)
+        configured(_texts(version.changed), version.since_ms, blank, names)
         for version in configured_now.after(number)
     ]

@@ -362,7 +362,7 @@ def write_read(
     row["variant"], row["policy"], row["max_bytes"] = v, cache["policy"], cache["max_bytes"]
     row["topic"] = w.topics[cell // len(w.variants)]["name"]
     row["subscription"], row["ledger"], row["entry"] = subscription, at.ledger, at.entry
-    row["hit"], row["reader"] = found, reader
+    row["rule"], row["reader"] = found, reader
     x = find(w, cell, at.ledger, at.entry)
     row["expected"] = w.entries[x]["expected"] if x >= 0 and w.entries[x]["counted"] != 0 else NULL
 

@@ -21,22 +21,6 @@ from state.entry_cache.settings import Variant
 from state.entry_cache.store import LAYOUTS, NAME_FIELDS
 from state.entry_cache.world import blank, new_world
 
-NAME_COLUMNS = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "cnx_id",
-    "topic",
-    "producer_name",
-    "uuid",
-    "subscription",
-    "sub_type",
-    "consumer",
-    "mark_delete",
-    "read_pos",
-    "policy_json",
-    "source_partition",
-)
 READ = among(
     flow.BROKER_STARTED,
     flow.ENTRY_ADDED,
@@ -57,7 +41,7 @@ READ = among(
 class Brokers(Shard[Broker]):
     """What one shard knows between two calls."""
 
-    form = Form(NAME, STATE_VERSION, COLUMNS, NAME_COLUMNS, LAYOUTS, NAME_FIELDS, ("fresh",))
+    form = Form(NAME, STATE_VERSION, COLUMNS, LAYOUTS, NAME_FIELDS, ("fresh",))
     scopes = frozenset({"broker"})
     kinds = READ
 

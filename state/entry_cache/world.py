@@ -10,6 +10,7 @@ import numpy as np
 from state.engine.structs import grown, joined, repeated
 from state.entry_cache import layout as L
 from state.entry_cache.layout import NOBODY, NULL, Array, Feed, Out, World, compiled
+from state.entry_cache.outputs import EVICTION, READ, STATISTICS
 from state.entry_cache.positions import place_of
 
 LAYOUTS: Mapping[str, np.dtype] = {
@@ -210,7 +211,7 @@ def grow(w: World, o: Out) -> tuple[World, Out]:
 
 def new_out() -> Out:
     """No rows, little room."""
-    return Out(np.zeros(64, L.EVICTION), np.zeros(64, L.READ), np.zeros(16, L.STATS))
+    return Out(np.zeros(64, EVICTION), np.zeros(64, READ), np.zeros(16, STATISTICS))
 
 
 def empty_feed() -> Feed:

@@ -4,53 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from state.engine.tables import at, find
 from state.producer_ids import bloom
 from state.producer_ids import layout as L
 from state.producer_ids.heap import claim_words, class_for, class_of, release_words
-from state.producer_ids.layout import BITS_CLASS, NOBODY, Array, Int, World, compiled
-
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-_LONG, _SHORT = np.uint64(31), np.uint64(29)
-
-
-# -- sets of ids -----------------------------------------------------------------------------
-
-
-@compiled
-def _slot(owner: Int, pid: Int, table: Array) -> Int:
-    h = (np.uint64(owner) * _MIX) ^ np.uint64(pid)
-    h = (h ^ (h >> _LONG)) * _MIX
-    h ^= h >> _SHORT
-    return np.int64(h & np.uint64(len(table) - 1))
-
-
-@compiled
-def find(entries: Array, table: Array, owner: Int, pid: Int) -> Int:
-    """The entry of an id, -1 without."""
-    at = _slot(owner, pid, table)
-    while table[at] >= 0:
-        e = entries[table[at]]
-        if e["owner"] == owner and e["pid"] == pid:
-            return np.int64(table[at])
-        at = (at + 1) & (len(table) - 1)
-    return NOBODY
-
-
-@compiled
-def enter(entries: Array, table: Array, place: Int) -> None:
-    """Index an entry for `find`."""
-    at = _slot(entries[place]["owner"], entries[place]["pid"], table)
-    while table[at] >= 0:
-        at = (at + 1) & (len(table) - 1)
-    table[at] = place
-
-
-@compiled
-def enter_all(entries: Array, table: Array, count: Int) -> None:
-    """Index the first entries for `find`."""
-    for i in range(count):
-        enter(entries, table, np.int64(i))
-
+from state.producer_ids.layout import BITS_CLASS, NOBODY, Int, World, compiled
 
 # -- filters ---------------------------------------------------------------------------------
 
@@ -60,7 +18,7 @@ def holds(w: World, place: Int, pid: Int, low: Int, high: Int) -> bool:
     """Whether an id is, or looks, present in one filter."""
     p, f = w.settings[0], w.filters[place]
     if p["exact"] != 0:
-        return bool(find(w.ids, w.id_table, f["serial"], pid) >= 0)
+        return bool(find(w.ids, (f["serial"], pid)) >= 0)
     if f["dense"] != 0:
         return bloom.contains(w.words, f["at"], p["bits"], p["hashes"], low, high)
     return bloom.listed_contains(w.words, f["at"], f["items"], p["bits"], p["hashes"], low, high)
@@ -73,24 +31,24 @@ def _list_or_set(w: World, place: Int, pid: Int, low: Int, high: Int) -> None:
     bits, hashes, items = p["bits"], p["hashes"], f["items"]
     if f["dense"] == 0 and items >= p["listed_most"]:
         old, room = f["at"], f["room"]
-        at = claim_words(w, BITS_CLASS, p["bits_words"])
-        bloom.clear(w.words, at, bits)
+        first = claim_words(w, BITS_CLASS, p["bits_words"])
+        bloom.clear(w.words, first, bits)
         if room > 0:
-            bloom.densify(w.words, old, items, w.words, at, bits, hashes)
+            bloom.densify(w.words, old, items, w.words, first, bits, hashes)
             release_words(w, class_of(room), old)
-        f["at"], f["room"], f["dense"] = at, p["bits_words"], 1
+        f["at"], f["room"], f["dense"] = first, p["bits_words"], 1
     if f["dense"] != 0:
         f["set"] += bloom.insert(w.words, f["at"], bits, hashes, low, high)
         return
     f["set"] += bloom.listed_bits_added(w.words, f["at"], items, bits, hashes, low, high)
     if items == f["room"]:
         kind = class_for(items + 1)
-        at = claim_words(w, kind, np.int64(1) << kind)
+        first = claim_words(w, kind, np.int64(1) << kind)
         for i in range(items):
-            w.words[at + i] = w.words[f["at"] + i]
+            w.words[first + i] = w.words[f["at"] + i]
         if f["room"] > 0:
             release_words(w, class_of(f["room"]), f["at"])
-        f["at"], f["room"] = at, np.int64(1) << kind
+        f["at"], f["room"] = first, np.int64(1) << kind
     w.words[f["at"] + items] = np.uint64(pid)
 
 
@@ -101,11 +59,7 @@ def insert(w: World, place: Int, pid: Int, low: Int, high: Int) -> None:
     if p["exact"] == 0:
         _list_or_set(w, place, pid, low, high)
     else:
-        entry = p["ids"]
-        p["ids"] += 1
-        e = w.ids[entry]
-        e["owner"], e["pid"] = f["serial"], pid
-        enter(w.ids, w.id_table, entry)
+        at(w.ids, (f["serial"], pid))
     f["items"] += 1
 
 
@@ -154,13 +108,13 @@ def is_seen(w: World, key: Int, pid: Int, low: Int, high: Int) -> bool:
         return False
     if holds(w, newest, pid, low, high):
         return True
-    at = w.filters[newest]["previous"]
-    while at >= 0:
-        if holds(w, at, pid, low, high):
+    older = w.filters[newest]["previous"]
+    while older >= 0:
+        if holds(w, older, pid, low, high):
             if w.settings[0]["refresh"] != 0:
                 insert(w, newest, pid, low, high)
             return True
-        at = w.filters[at]["previous"]
+        older = w.filters[older]["previous"]
     return False
 
 
@@ -209,22 +163,14 @@ def put(
 def was_counted(w: World, key: Int, pid: Int, now: Int) -> bool:
     """Whether an id was counted for its user within the expiration."""
     k = w.keys[key]
-    place = find(w.counted, w.counted_table, w.links[key]["serial"], pid)
+    place = find(w.counted, (w.links[key]["serial"], pid))
     if place < 0:
         return False
-    at = w.counted[place]["at_ms"]
-    return bool(at > k["lost_ms"] and now - at < k["expiration_ms"])
+    at_ms = w.counted.rows[place].at_ms
+    return bool(at_ms > k["lost_ms"] and now - at_ms < k["expiration_ms"])
 
 
 @compiled
 def count(w: World, key: Int, pid: Int, now: Int) -> None:
     """Remember that an id was counted now."""
-    p, serial = w.settings[0], w.links[key]["serial"]
-    place = find(w.counted, w.counted_table, serial, pid)
-    if place < 0:
-        place = p["counted"]
-        p["counted"] += 1
-        e = w.counted[place]
-        e["owner"], e["pid"] = serial, pid
-        enter(w.counted, w.counted_table, place)
-    w.counted[place]["at_ms"] = now
+    w.counted.rows[at(w.counted, (w.links[key]["serial"], pid))].at_ms = now

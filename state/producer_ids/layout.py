@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
+from state.engine.tables import NOBODY, Code, Key, Ms, Row, Table
 
-__all__ = ["NULL", "Array", "Int", "Record", "compiled"]
-
-NOBODY = np.int64(-1)
+__all__ = ["NOBODY", "NULL", "Array", "Int", "Record", "compiled"]
 
 MODES = ("A", "B", "C", "L")
 MODE_A, MODE_B, MODE_C, MODE_L = codes(4)
@@ -23,10 +22,10 @@ RULES = (
     "unseen_over_bound",
     "rejected_over_bound",
     "recounted_after_disposal",
-    "assigned",
     "unseen_after_gap",
+    "assigned",
 )
-WITHIN, OVER, REJECTED_OVER, RECOUNTED, ASSIGNED, AFTER_GAP = codes(6)
+WITHIN, OVER, REJECTED_OVER, RECOUNTED, AFTER_GAP, ASSIGNED = codes(6)
 NOT_A_BATCH, SEEN, UNSEEN = codes(3)
 """Outcomes of a record."""
 
@@ -64,8 +63,6 @@ SETTINGS = _layout(
     ("words", _i8),
     ("samples", _i8),
     ("free_filter", _i8),
-    ("ids", _i8),
-    ("counted", _i8),
     ("next_serial", _i8),
     ("decisions", _i8),
     ("owners", _i8),
@@ -144,8 +141,15 @@ FILTER = _layout(
 else its ids are (bloom), or it is a set of ids by its `serial` (exact)."""
 DERIVED_FILTER = ("at", "room", "next", "previous", "serial")
 
-IDENTITY = _layout(("owner", _i8), ("pid", _i8), ("at_ms", _i8))
-"""An id in a filter, or one that was counted for a user at `at_ms`, by the serial of either."""
+
+class Identity(Row):
+    """An id in a filter, or one that was counted for a user at `at_ms`."""
+
+    owner: Key[Code]
+    """The serial of the filter or of the user."""
+    pid: Key[Code]
+    at_ms: Ms
+
 
 TURN = _layout(
     ("rank", _i8),
@@ -160,44 +164,6 @@ TURN = _layout(
 """A change for every key of a broker: it starts anew or was out of sight (`start`: see
 `state.engine.wall_policies`), or has other settings. `rank`:
 place among all shared records; `fresh`: it came with this call."""
-
-DECISION = _layout(
-    ("record", _i8),
-    ("key", _i8),
-    ("row_no", _i8),
-    ("rule", _i8),
-    ("verdict", _i8),
-    ("bound", _f8),
-    ("source", _i8),
-    ("rate", _f8),
-    ("tokens", _f8),
-    ("throttle_ms", _i8),
-    ("live", _i8),
-    ("created_ms", _i8),
-    ("recount", _i8),
-)
-OWNER = _layout(("record", _i8), ("key", _i8), ("row_no", _i8), ("rule", _i8))
-STATS = _layout(
-    ("key", _i8),
-    ("at_ms", _i8),
-    ("mono_ns", _i8),
-    ("feed", _i8),
-    ("start_ms", _i8),
-    ("window_ms", _i8),
-    ("new_ids", _i8),
-    ("seen", _i8),
-    ("rejected", _i8),
-    ("rate", _f8),
-    ("tokens", _f8),
-    ("throttled", _i8),
-    ("throttle_ms", _i8),
-    ("bound", _f8),
-    ("live", _i8),
-    ("fill", _f8),
-    ("fpp", _f8),
-    ("bytes", _i8),
-)
-"""`bound` is per second."""
 
 
 class World(NamedTuple):
@@ -215,10 +181,8 @@ class World(NamedTuple):
     sample_start: Array
     sample_last: Array
     sample_total: Array
-    ids: Array
-    id_table: Array
-    counted: Array
-    counted_table: Array
+    ids: Table
+    counted: Table
     turns: Array
     turn_start: Array
     """Where the turns of each broker begin and, at the next, end; the first holds from ever."""

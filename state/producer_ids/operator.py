@@ -37,7 +37,8 @@ from state.producer_ids import shard as shards
 from state.producer_ids import shared as common
 from state.producer_ids.declaration import COLUMNS, DECLARATION, NAME, USER
 from state.producer_ids.layout import NULL, Array, Feed, Out, World
-from state.producer_ids.rows import Rows
+from state.producer_ids.outputs import DECISION, OWNER, STATISTICS
+from state.producer_ids.rows import tables as tables_of
 from state.producer_ids.sequence import SEQUENCE
 from state.producer_ids.shard import Shard
 from udfs.users import user_of
@@ -145,7 +146,7 @@ class ProducerIds(SharedWallJob[Shard]):
 
     def _judge(self, s: Shard, batch: Batch, reach: Reach) -> dict[str, pa.Table]:
         w, o = self._play(s, batch)
-        tables = Rows(w, o, batch.records, s.names).tables()
+        tables = tables_of(w, o, batch.records, s.names)
         s.parts = shards.pack(w, reach.stays(batch.keys))
         return tables
 
@@ -176,7 +177,7 @@ class ProducerIds(SharedWallJob[Shard]):
         )
         w = shards.unpack({**s.parts, "keys": keys}, self._settings, n, timeline)
         flow.prepare(w, batch.begin_ms)
-        o = Out(np.zeros(n, L.DECISION), np.zeros(n, L.OWNER), np.zeros(0, L.STATS))
+        o = Out(np.zeros(n, DECISION), np.zeros(n, OWNER), np.zeros(0, STATISTICS))
         at = np.int64(0)
         while True:
             w, o = shards.more_room(w), _more_stats(w, o)

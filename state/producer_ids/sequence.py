@@ -8,18 +8,6 @@ from __future__ import annotations
 
 from state.engine.sequence import Sequence
 
-TEXTS = (
-    "cluster",
-    "broker",
-    "source_feed",
-    "topic",
-    "principal",
-    "client_id",
-    "producer_name",
-    "source_partition",
-    "policy_json",
-    "user",
-)
 SEQUENCE = Sequence(
     (
         "topic",
@@ -42,5 +30,4 @@ SEQUENCE = Sequence(
         "source_partition",
         "source_offset",
     ),
-    frozenset(TEXTS),
 )

@@ -13,25 +13,13 @@ from state.engine import structs
 from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
+from state.engine.tables import in_use, table
 from state.engine.wall_job import SharedShard
 from state.producer_ids import layout as L
 from state.producer_ids.declaration import COLUMNS, NAME, STATE_VERSION, USER
-from state.producer_ids.filters import enter_all
-from state.producer_ids.layout import NULL, Array, World
+from state.producer_ids.layout import NULL, Array, Identity, World
 from state.producer_ids.shared import MEANING, Timeline
 
-NAME_COLUMNS = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "principal",
-    "client_id",
-    "topic",
-    "producer_name",
-    "policy_json",
-    "source_partition",
-    USER,
-)
 _SAMPLE_COLUMNS = ("sample_start", "sample_last", "sample_total")
 KEPT = Store(
     NAME,
@@ -41,14 +29,14 @@ KEPT = Store(
     Struct("meaning", MEANING, ("name",)),
     Columns("keys", L.KEY, ("cluster", "broker", "user", "feed")),
     Columns("filters", L.FILTER, derived=L.DERIVED_FILTER),
-    Columns("counted", L.IDENTITY),
+    Identity.part("counted"),
     Plain("words", np.uint64),
     Plain("ids"),
     Plain(_SAMPLE_COLUMNS[0]),
     Plain(_SAMPLE_COLUMNS[1]),
     Plain(_SAMPLE_COLUMNS[2], np.float64),
-    RecordSet("waiting", COLUMNS, NAME_COLUMNS, (USER,)),
-    RecordSet("shared", COLUMNS, NAME_COLUMNS, (USER,)),
+    RecordSet("waiting", COLUMNS, (USER,)),
+    RecordSet("shared", COLUMNS, (USER,)),
 )
 _PARTS = ("keys", "filters", "counted", "words", "ids", *_SAMPLE_COLUMNS)
 
@@ -129,18 +117,16 @@ def unpack(
     keys, filters = parts["keys"], parts["filters"]
     live, exact = len(filters), bool(p[0]["exact"])
     p["words"], p["samples"] = len(parts["words"]), len(parts["sample_start"])
-    p["ids"], p["counted"] = len(parts["ids"]), len(parts["counted"])
     p["next_serial"] = live + len(keys)
     p["row_key"], p["row_ms"] = -1, NULL
     grown = structs.grown(filters, live + records)
     grown["key"][live:] = -1
     grown["next"][live:] = np.append(np.arange(live + 1, live + records), -1)[:records]
     p["free_filter"] = live if records else -1
-    ids = np.zeros(len(parts["ids"]) + records * exact, L.IDENTITY)
-    ids["owner"][: len(parts["ids"])] = np.repeat(np.arange(live), filters["items"] * exact)
-    ids["pid"][: len(parts["ids"])] = parts["ids"]
-    counted = structs.grown(parts["counted"], len(parts["counted"]) + records * exact)
-    counted["owner"][: len(parts["counted"])] += live
+    ids = np.zeros(len(parts["ids"]), Identity.dtype)
+    ids["owner"], ids["pid"] = np.repeat(np.arange(live), filters["items"] * exact), parts["ids"]
+    counted = structs.copied(parts["counted"])
+    counted["owner"] += live
     world = World(
         settings=p,
         keys=keys,
@@ -149,10 +135,8 @@ def unpack(
         filters=grown,
         words=parts["words"],
         free=np.full((2, L.CLASSES), -1, np.int64),
-        ids=ids,
-        id_table=_table(len(ids)),
-        counted=counted,
-        counted_table=_table(len(counted)),
+        ids=table(Identity, ids, len(ids) + records * exact),
+        counted=table(Identity, counted, len(counted) + records * exact),
         turns=timeline.turns,
         turn_start=timeline.turn_start,
         defaults=timeline.defaults,
@@ -163,16 +147,7 @@ def unpack(
         **{name: parts[name] for name in _SAMPLE_COLUMNS},
     )
     _link(world, live, timeline.place)
-    enter_all(world.ids, world.id_table, p["ids"][0])
-    enter_all(world.counted, world.counted_table, p["counted"][0])
     return world
-
-
-def _table(elements: int) -> Array:
-    size = 64
-    while size < 2 * elements:
-        size *= 2
-    return np.full(size, -1, np.int64)
 
 
 @numba.njit(cache=True, nogil=True)
@@ -211,12 +186,11 @@ def more_room(w: World) -> World:
     need = int(p["samples"]) + 2 * int(w.keys["used"].max(initial=0)) + 2
     if need > len(w.sample_start):
         room = 2 * need - len(w.sample_start)
-        w = w._replace(
-            **{
-                name: np.concatenate([getattr(w, name), np.zeros(room, getattr(w, name).dtype)])
-                for name in _SAMPLE_COLUMNS
-            }
-        )
+        samples: dict[str, Any] = {
+            name: np.concatenate([getattr(w, name), np.zeros(room, getattr(w, name).dtype)])
+            for name in _SAMPLE_COLUMNS
+        }
+        w = w._replace(**samples)
     return w
 
 
@@ -306,18 +280,16 @@ def _owned(entries: Array, serials: Array, many: int) -> tuple[Array, Array]:
 
 def _members(w: World, serials: Array) -> Array:
     """Ids of exact filters, filter by filter."""
-    p = w.settings[0]
-    found, _ = _owned(w.ids[: p["ids"]], serials, int(p["next_serial"]))
+    found, _ = _owned(in_use(w.ids), serials, int(w.settings[0]["next_serial"]))
     return np.ascontiguousarray(found["pid"])
 
 
 def _remembered(w: World) -> Array:
     """Ids that were counted and are not forgotten, key by key; `owner` is then the key."""
-    p = w.settings[0]
-    entries = w.counted[: p["counted"]]
+    entries = in_use(w.counted)
     if not len(entries):
         return entries.copy()
-    found, key = _owned(entries, w.links["serial"], int(p["next_serial"]))
+    found, key = _owned(entries, w.links["serial"], int(w.settings[0]["next_serial"]))
     lost, has_clock, clock, expiration = (
         w.keys[f][key] for f in ("lost_ms", "has_clock", "clock_ms", "expiration_ms")
     )

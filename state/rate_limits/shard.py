@@ -17,29 +17,11 @@ from state.rate_limits.layout import Array, World
 from state.rate_limits.store import NAME_FIELDS, PARTS
 from state.rate_limits.world import LAYOUTS
 
-NAME_COLUMNS = (
-    "source_feed",
-    "cluster",
-    "broker",
-    "cnx_id",
-    "topic",
-    "producer_name",
-    "policy_json",
-    "source_partition",
-)
-
 
 class Brokers(Shard[Broker]):
     """The state of one shard between two calls."""
 
-    form = Form(
-        NAME,
-        STATE_VERSION,
-        COLUMNS,
-        NAME_COLUMNS,
-        {name: LAYOUTS[name] for name in PARTS},
-        NAME_FIELDS,
-    )
+    form = Form(NAME, STATE_VERSION, COLUMNS, {name: LAYOUTS[name] for name in PARTS}, NAME_FIELDS)
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from state.engine.structs import grown, joined, repeated
 from state.rate_limits import layout as L
 from state.rate_limits.layout import NEVER, Array, Feed, Out, World
 from state.rate_limits.limiter import idle_and_full
+from state.rate_limits.outputs import COMMAND, EVENT, VERDICT
 
 _HASH = np.uint64(0x9E3779B97F4A7C15)
 LAYOUTS: Mapping[str, np.dtype] = {
@@ -116,11 +117,11 @@ def grow(world: World, out: Out) -> tuple[World, Out]:
 
 
 NO_OUT = Out(
-    np.zeros(0, L.ROW),
-    np.zeros(0, L.VERDICT),
+    np.zeros(0, EVENT),
+    np.zeros(0, VERDICT),
     np.zeros(0, np.int64),
     np.zeros(0, np.int64),
-    np.zeros(0, L.COMMAND),
+    np.zeros(0, COMMAND),
 )
 """No rows, and no room for any."""
 

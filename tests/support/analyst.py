@@ -50,7 +50,12 @@ def tables(warehouse: Path) -> Iterator[Path]:
 def main(warehouse: str) -> None:
     """Work until nobody listens any more."""
     ended = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+
+    def wait() -> None:
+        sys.stdin.read()
+        ended.set()
+
+    threading.Thread(target=wait, daemon=True).start()
     for name in (name for _ in count() for name in OPERATIONS):
         for path in tables(Path(warehouse)):
             try:

@@ -19,6 +19,12 @@ def test_each_room_is_within_its_bound(rooms: Counter[str]) -> None:
     assert {name: n for name, n in rooms.items() if n > bounds.get(name, 0)} == {}
 
 
+def test_no_function_is_longer_than_it_may_be() -> None:
+    may, lines = budget.allowed(), budget.long_functions()
+    assert {name: n for name, n in lines.items() if n > may.get(name, budget.LONGEST)} == {}
+    assert may.keys() <= lines.keys(), "a bound that no function needs any more"
+
+
 def test_each_bound_is_of_a_room(rooms: Counter[str]) -> None:
     assert set(budget.bounds()) - set(rooms) == set()
 

@@ -7,39 +7,14 @@ from app.show.audit.checks import (
     between,
     derived,
     no_rows,
-    not_negative,
     not_null,
     rows_that,
     suite,
-    values,
     window_checks,
 )
 from app.tables.definitions import TABLES
 
-CHUNK_OUTCOMES = (
-    "COMPLETE",
-    "DUP_ACKED",
-    "DUP_SAME_ID",
-    "GAP",
-    "NO_FIRST_CHUNK",
-    "OVERFLOW_EXCEPTION",
-    "COUNT_EXCEPTION",
-    "GIVEN_UP_OVERFLOW",
-    "GIVEN_UP_COUNT",
-    "RESTART_REDELIVERY",
-    "RESTART_CORRUPTED",
-    "EVICTED",
-    "EXPIRED",
-    "ORPHANED",
-    "ALREADY_ACKED",
-    "SHARED_ORPHAN",
-    "LOST_TO_SIGHT",
-    "FIRST_UNSEEN",
-)
 DEFECTS = ("B1", "B2", "B3", "B4", "B7", "B8")
-STATES = ("assembling", "stalled")
-INTEGRITY = ("exact", "short", "unknown", "too_large")
-LARGEST_CRC = 2**32 - 1
 _POSITION = "^[0-9]+:[0-9]+$"
 _POSITIONS = ("acks", "tracked", "orphaned")
 _SIZES_BY_INTEGRITY = """
@@ -101,17 +76,6 @@ def _unlike_positions(positions: str) -> str:
     return f"len(list_filter({positions}, lambda p: NOT regexp_matches(p, '{_POSITION}'))) > 0"
 
 
-def _chunk_table(
-    name: str, required: tuple[str, ...], counted: tuple[str, ...]
-) -> list[AuditCheck]:
-    """What holds of every table of the job chunks; `counted` are never negative."""
-    return [
-        *derived(TABLES[name]),
-        *not_null("topic", "ts_wall_ms", *required),
-        *not_negative(*counted),
-    ]
-
-
 def _no_leak_amiss() -> list[AuditCheck]:
     return [
         rows_that("leaked is counter less contexts", "leaked <> counter - contexts"),
@@ -125,28 +89,7 @@ def _no_leak_amiss() -> list[AuditCheck]:
 def _suites() -> dict[str, list[AuditCheck]]:
     return {
         "chunk_messages": [
-            *_chunk_table(
-                "chunk_messages",
-                (
-                    "subscription",
-                    "consumer",
-                    "uuid",
-                    "num_chunks",
-                    "first_position",
-                    "last_position",
-                    "positions",
-                    "declared_bytes",
-                    "first_chunk_ms",
-                    "complete_ms",
-                    "assembly_ms",
-                    "integrity",
-                ),
-                ("declared_bytes", "assembled_bytes"),
-            ),
-            values("integrity", INTEGRITY),
-            values("rule", ("COMPLETE",)),
-            between("num_chunks", 2),
-            between("checksum", 0, LARGEST_CRC),
+            *derived(TABLES["chunk_messages"]),
             rows_that(
                 "a message has a position for every chunk, from the first to the last",
                 "len(positions) <> num_chunks OR positions[1] <> first_position"
@@ -166,27 +109,7 @@ def _suites() -> dict[str, list[AuditCheck]]:
             ),
         ],
         "chunk_events": [
-            *_chunk_table(
-                "chunk_events",
-                (
-                    "subscription",
-                    "uuid",
-                    "chunk_id",
-                    "num_chunks",
-                    "position",
-                    "outcome",
-                    *_POSITIONS,
-                    "permits",
-                    "counter",
-                    "contexts",
-                    "leaked",
-                    "buffered_bytes",
-                ),
-                ("chunk_id", "counter", "contexts", "buffered_bytes", "age_ms"),
-            ),
-            values("outcome", CHUNK_OUTCOMES),
-            between("num_chunks", 2),
-            between("permits", 0, 1),
+            *derived(TABLES["chunk_events"]),
             rows_that(
                 "a rule is its outcome, with at most one defect",
                 "rule <> outcome"
@@ -209,29 +132,7 @@ def _suites() -> dict[str, list[AuditCheck]]:
             *_no_leak_amiss(),
         ],
         "chunk_state": [
-            *_chunk_table(
-                "chunk_state",
-                (
-                    "subscription",
-                    "consumer",
-                    "contexts",
-                    "counter",
-                    "leaked",
-                    "buffered_bytes",
-                    "declared_bytes",
-                    "fifo_length",
-                    "permits_lost",
-                ),
-                (
-                    "contexts",
-                    "counter",
-                    "buffered_bytes",
-                    "declared_bytes",
-                    "oldest_age_ms",
-                    "fifo_length",
-                    "permits_lost",
-                ),
-            ),
+            *derived(TABLES["chunk_state"]),
             *window_checks("cluster", "topic", "subscription", "consumer"),
             *_no_leak_amiss(),
             rows_that("contexts have an age", "(contexts > 0) <> (oldest_age_ms IS NOT NULL)"),
@@ -242,29 +143,10 @@ def _suites() -> dict[str, list[AuditCheck]]:
             ),
         ],
         "incomplete_messages": [
-            *_chunk_table(
-                "incomplete_messages",
-                (
-                    "subscription",
-                    "state",
-                    "uuid",
-                    "num_chunks",
-                    "next_chunk_id",
-                    "first_position",
-                    "last_position",
-                    "first_chunk_ms",
-                    "last_chunk_ms",
-                    "age_ms",
-                    "buffered_bytes",
-                    "declared_bytes",
-                ),
-                ("next_chunk_id", "age_ms", "buffered_bytes", "declared_bytes"),
-            ),
+            *derived(TABLES["incomplete_messages"]),
             *window_checks(
                 "cluster", "topic", "subscription", "consumer", "uuid", "first_position"
             ),
-            between("num_chunks", 2),
-            values("state", STATES),
             rows_that(
                 "only a stalled message has no consumer and a place where its subscription stands",
                 "(state = 'stalled') <> (stalled_at IS NOT NULL)"
@@ -281,18 +163,7 @@ def _suites() -> dict[str, list[AuditCheck]]:
             ),
         ],
         "chunk_topic_stats": [
-            *_chunk_table(
-                "chunk_topic_stats",
-                (
-                    "chunks",
-                    "chunk_bytes",
-                    "chunked_message_rate",
-                    "msg_chunk_published",
-                    "producers",
-                    "max_contexts",
-                ),
-                ("chunks", "chunk_bytes", "chunked_message_rate", "producers", "max_contexts"),
-            ),
+            *derived(TABLES["chunk_topic_stats"]),
             *window_checks("cluster", "topic"),
             rows_that(
                 "msg_chunk_published says whether there were chunks",

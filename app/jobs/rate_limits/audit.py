@@ -4,55 +4,12 @@ from __future__ import annotations
 
 from app.show.audit.checks import (
     AuditCheck,
-    between,
     no_rows,
-    not_negative,
-    not_null,
     rows_that,
     suite,
     unique,
-    values,
 )
 
-TYPES = (
-    "ConnectionMaxPendingPublishRequestsExceeded",
-    "IOThreadMaxPendingPublishBytesExceeded",
-    "TopicPublishRate",
-    "ResourceGroupPublishRate",
-    "BrokerPublishRate",
-    "ConnectionOutboundBufferFull",
-    "ConnectionPauseReceivingCooldownRateLimit",
-    "Unknown",
-)
-REASONS = (
-    "ConnectionPendingMessagesBreach",
-    "MessageBufferSizeBreach",
-    "TopicProduceQuotaExceeded",
-    "ResourceGroupProduceQuotaExceeded",
-    "BrokerProduceQuotaExceeded",
-    "UNMAPPED",
-)
-RULES = (
-    "bucket_empty",
-    "released",
-    "limit_removed",
-    "in_flight_limit",
-    "in_flight_half",
-    "buffer_limit",
-    "buffer_half",
-    "receipt_in_time",
-    "receipt_timeout",
-    "client_unsupported",
-    "informed_only",
-    "connection_closed",
-    "send_timeout",
-    "gap",
-    "mark_observed",
-    "observed_pause",
-    "observed_resume",
-    "not_observed",
-)
-LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread", "unknown")
 # Marks and unmarks of one connection and type, counted in time order. Dropped ones count too: a
 # producer that waits twice is marked and unmarked twice, whatever the tracker made of it.
 _UNMARK_WITHOUT_MARK = """
@@ -118,29 +75,6 @@ WHERE c.exception IS NULL AND c.rule NOT IN ('informed_only', 'client_unsupporte
 SUITES: dict[str, list[AuditCheck]] = {
     "throttle_events": suite(
         "throttle_events",
-        *not_null(
-            "broker",
-            "ts_mono_ns",
-            "cnx_id",
-            "action",
-            "throttle_type",
-            "reason",
-            "limiter",
-            "transition",
-            "reads_paused",
-        ),
-        values("action", ("mark", "unmark", "receipt", "pause")),
-        values("transition", ("ConnectionStateChanged", "TypeStateChanged", "Dropped")),
-        values("throttle_type", TYPES),
-        values("reason", REASONS),
-        values("limiter", LIMITERS),
-        values("rule", RULES),
-        values("receipt_state", ("not_supported", "received", "timed_out", "not_waited")),
-        between("reason_number", 0, 4),
-        between("waiting", 0),
-        between("pause_pip_ms", 0, 1000),
-        between("pause_model_ns", 0),
-        between("pause_observed_ns", 0),
         rows_that(
             "an empty bucket has a balance of 0 or less",
             "rule = 'bucket_empty' AND coalesce(balance_msgs, 1) > 0"
@@ -160,30 +94,6 @@ SUITES: dict[str, list[AuditCheck]] = {
     "topic_throttle_stats": suite(
         "topic_throttle_stats",
         unique("cluster", "broker", "topic", "window_start_ms"),
-        *not_null(
-            "broker",
-            "topic",
-            "limited_times",
-            "culprit_times",
-            "collateral_times",
-            "culprit_ns",
-            "collateral_ns",
-            "messages",
-            "bytes",
-        ),
-        *not_negative(
-            "limited_times",
-            "culprit_times",
-            "shared_times",
-            "collateral_times",
-            "culprit_ns",
-            "shared_ns",
-            "collateral_ns",
-            "messages",
-            "bytes",
-            "limit_msgs",
-            "limit_bytes",
-        ),
         rows_that(
             "limited_times is culprit_times, shared_times and collateral_times",
             "limited_times <> culprit_times + shared_times + collateral_times",
@@ -196,20 +106,6 @@ SUITES: dict[str, list[AuditCheck]] = {
     "limiter_stats": suite(
         "limiter_stats",
         unique("cluster", "broker", "limiter", "limiter_name", "window_start_ms"),
-        *not_null("broker", "limiter", "limiter_name", "throttles", "utilisation"),
-        values("limiter", LIMITERS),
-        *not_negative(
-            "messages",
-            "bytes",
-            "limit_msgs",
-            "limit_bytes",
-            "limit_level",
-            "throttles",
-            "observed_pauses",
-            "predicted_pauses",
-            "max_waiting",
-            "utilisation",
-        ),
         rows_that("a predicted pause is an observed one", "predicted_pauses > observed_pauses"),
         rows_that(
             "a limiter has a rate or a level",
@@ -218,12 +114,6 @@ SUITES: dict[str, list[AuditCheck]] = {
     ),
     "producer_throttle": suite(
         "producer_throttle",
-        *not_null("broker", "ts_mono_ns", "producer_id", "topic"),
-        values("rule", RULES),
-        values("reason", REASONS),
-        values("exception", ("ProducerThrottledException", "TimeoutException")),
-        between("pause_ms", 0),
-        between("throttled_ms_total", 0),
         rows_that(
             "a row is a command, a client without it or a send that timed out",
             "(exception IS NULL) <> (rule <> 'send_timeout')"

@@ -83,7 +83,19 @@ def derived(table: Table) -> list[AuditCheck]:
         found.append(unique(*DECLARED[table.job].row_key, *table.more_key, *whose))
     found += [*not_null(*ALWAYS), between("row_no", 0)]
     if table.job is not None:
-        found.append(values("job", (table.job,)))
+        job = DECLARED[table.job]
+        found += [
+            values("job", (table.job,)),
+            *not_null(job.clock, *({"broker"} & set(job.key))),
+            *([values("rule", table.rules)] if table.rules not in ((), ("window",)) else []),
+        ]
+    for column in table.columns:
+        if column.needed:
+            found += not_null(column.name)
+        if column.words:
+            found.append(values(column.name, tuple(dict.fromkeys(filter(None, column.words)))))
+        if column.least is not None or column.most is not None:
+            found.append(between(column.name, column.least, column.most))
     if {"window_start_ms", "window_ms"} <= set(table.names):
         found += [
             *not_null("window_start_ms", "window_ms"),

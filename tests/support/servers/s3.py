@@ -44,11 +44,6 @@ class S3:
         )
 
     @property
-    def port(self) -> int:
-        """Its port on loopback."""
-        return self._port
-
-    @property
     def endpoint(self) -> str:
         """The address."""
         return f"http://127.0.0.1:{self.port}"

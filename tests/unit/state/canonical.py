@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from state.engine.blobs import TEXTS
 from state.engine.names import Names
 from state.engine.records import FLAGS, NULL
 from state.rate_limits import shard
 from state.rate_limits.broker import Broker
-from state.rate_limits.shard import COLUMNS, NAME_COLUMNS
+from state.rate_limits.shard import COLUMNS
 from tests.reference.words import words
 from tests.unit.state.shipping import params_of
 
@@ -72,7 +73,7 @@ def _waiting(s: shard.Shard) -> list[str]:
         record: dict[str, Any] = {}
         for column in columns:
             value = int(s.waiting[column][i])
-            if column in NAME_COLUMNS:
+            if column in TEXTS:
                 record[column] = s.names.get(value) if value >= 0 else None
             else:
                 record[column] = None if value == NULL else value

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from state.client_quotas import flow, levels, shard
+from state.client_quotas import flow, levels, sensors, shard
 from state.client_quotas import layout as L
 from state.client_quotas.shared import BOUNDS, MEANING
 from state.engine import kafka_quota
@@ -93,7 +93,7 @@ class Manager:
 
     def _sensor(self, pair: int, now: int) -> int:
         self.w = shard.more_room(self.w)
-        return int(flow.sensor_of(self.w, pair, self._type, now))
+        return int(sensors.sensor_of(self.w, pair, self._type, now))
 
     def _tags(self, pair: int) -> dict[str, str]:
         user, client = self.w.pair_tags[pair, self._type].tolist()
@@ -140,17 +140,19 @@ class Manager:
         pair = self._pair(user, client)
         s = self._sensor(pair, now)
         if self._type == L.MUTATION:
-            _, throttle, _ = flow.charge_tokens(self.w, s, value, now, self._bound(pair), True)
+            _, throttle, _ = sensors.charge_tokens(self.w, s, value, now, self._bound(pair), True)
         else:
-            _, _, throttle = flow.charge_rate(self.w, s, self._type, value, now, self._bound(pair))
+            _, _, throttle = sensors.charge_rate(
+                self.w, s, self._type, value, now, self._bound(pair)
+            )
         return [throttle, self._tags(pair)]
 
     def _m(self, user: str, client: str, now: int) -> float:
         pair = self._pair(user, client)
         s = self._sensor(pair, now)
-        if self.w.sensors[s]["used"] == 0:
-            flow.record(self.w, s, self._type, 0.0, now)  # a read makes the first sample, too
-        return float(flow.read_rate(self.w, s, self._type, now)[0])
+        if self.w.sensors.rows[s]["used"] == 0:
+            sensors.record(self.w, s, self._type, 0.0, now)  # a read makes the first sample, too
+        return float(sensors.read_rate(self.w, s, self._type, now)[0])
 
     def _mutate(
         self, strict: bool, user: str, client: str, permits: list[float], now: int, later: int
@@ -160,7 +162,7 @@ class Manager:
         told: list[Any] = []
         last, exceeded = 0, False
         for value in permits:
-            _, throttle, refused = flow.charge_tokens(
+            _, throttle, refused = sensors.charge_tokens(
                 self.w, s, value, now, self._bound(pair), strict
             )
             told.append(throttle if refused else "ok")

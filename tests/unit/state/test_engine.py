@@ -19,7 +19,7 @@ from state.engine.store import Columns, Plain, Pool, RecordSet, Store, Struct, T
 ITEM = np.dtype([("name", "<i8"), ("on", "|u1"), ("share", "<f8")], align=True)
 WIDE = np.dtype([("name", "<i8"), ("share", "<f8"), ("spare", "<i8")])
 _TEXT = st.text("abc", max_size=20)
-ORDER = Sequence(("entry_id", "source_feed", "broker"), frozenset({"source_feed", "broker"}))
+ORDER = Sequence(("entry_id", "source_feed", "broker"))
 
 
 def items(n: int) -> np.ndarray:
@@ -120,7 +120,7 @@ def test_a_state_keeps_what_it_declares_and_leaves_out_names_that_nothing_has() 
         Texts("texts"),
         Struct("items", ITEM, ("name",)),
         Columns("wide", WIDE, ("name",), ("spare",)),
-        RecordSet("waiting", ("seq", "cluster"), ("cluster",), ("mark",)),
+        RecordSet("waiting", ("seq", "cluster"), ("mark",)),
     )
     names = Names()
     ids = names.intern(pa.array([f"name {i}" for i in range(100)]))

@@ -13,13 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from state.engine import sequence, wall
+from state.engine.emitted import Emitted, integers, shorts
 from state.engine.kernel import NULL, Array
 from state.engine.names import NONE, Names
 from state.engine.reach import Reach
 from state.engine.records import Records
 from state.engine.store import RecordSet, Store, Struct
 from state.engine.wall_job import Batch, Shard, WallJob, least
-from state.message_counts.declaration import COLUMNS, DECLARATION, NAME
+from state.message_counts.declaration import COLUMNS, COUNTS, DECLARATION, NAME
 
 KEY = np.dtype(
     [
@@ -27,15 +28,14 @@ KEY = np.dtype(
         *wall.CLOCK_FIELDS,
     ]
 )
-COUNT = np.dtype([(name, "<i8") for name in ("key", "start_ms", "messages", "bytes")])
+COUNT = COUNTS.row()
 BLANK = {"broker": NONE, "feed": NONE, "clock_ms": NULL, "latest_ms": NULL, "plan_ms": NULL}
-TEXTS = ("source_feed", "cluster", "broker", "topic", "source_partition")
 KEPT = Store(
     NAME,
     1,
     Struct("keys", KEY, ("cluster", "topic", "broker", "feed")),
     Struct("open", COUNT),
-    RecordSet("waiting", COLUMNS, TEXTS),
+    RecordSet("waiting", COLUMNS),
 )
 
 
@@ -54,7 +54,6 @@ class MessageCounts(WallJob[Shard]):
             "source_partition",
             "source_offset",
         ),
-        frozenset(TEXTS),
     )
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str] = ()) -> None:
@@ -93,24 +92,15 @@ class MessageCounts(WallJob[Shard]):
         return found
 
     def _rows(self, keys: Array, counts: Array, names: Names) -> dict[str, pa.Table]:
-        key = keys[counts["key"]]
-        return {
-            "topic_message_counts": pa.table(
-                {
-                    "cluster": names.lookup(key["cluster"]),
-                    "broker": names.lookup(key["broker"]),
-                    "source_feed": names.lookup(key["feed"]),
-                    "topic": names.lookup(key["topic"]),
-                    "ts_wall_ms": counts["start_ms"] + self._window_ms,
-                    "rule": ["window"] * len(counts),
-                    "row_no": np.zeros(len(counts), np.int32),
-                    "window_start_ms": counts["start_ms"],
-                    "window_ms": np.full(len(counts), self._window_ms),
-                    "messages": counts["messages"],
-                    "bytes": counts["bytes"],
-                }
-            )
-        }
+        end_ms = counts["start_ms"] + self._window_ms
+        table = Emitted(names, keys).table(
+            COUNTS,
+            counts,
+            ts_wall_ms=integers(end_ms),
+            window_ms=integers(np.full(len(counts), self._window_ms)),
+            row_no=shorts(np.zeros(len(counts), np.int64)),
+        )
+        return {COUNTS.name: table}
 
 
 def _summed(counts: Array) -> Array:

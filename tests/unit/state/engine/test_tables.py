@@ -1,0 +1,111 @@
+"""Tables of state against a dictionary, and what follows from a declaration."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from state.engine.kernel import NULL, Array, Int, compiled
+from state.engine.names import Names
+from state.engine.store import Store
+from state.engine.tables import (
+    NOBODY,
+    Count,
+    Key,
+    Ms,
+    Name,
+    Place,
+    Real,
+    Row,
+    Table,
+    at,
+    find,
+    in_use,
+    is_short,
+    table,
+    with_room,
+)
+from tests.support.effort import drawn
+
+
+class Use(Row):
+    """What a user did at a broker."""
+
+    broker: Key[Place]
+    user: Key[Name]
+    requests: Count
+    rate: Real = float("nan")
+    since_ms: Ms = NULL
+    feed: Name
+
+
+@compiled
+def count(t: Table, brokers: Array, users: Array, begin: Int) -> Int:
+    """Count requests; the first for which there is no room, or their number."""
+    for i in range(begin, len(brokers)):
+        if is_short(t, 1):
+            return np.int64(i)
+        u = t.rows[at(t, (brokers[i], users[i]))]
+        u.requests += 1
+        if u.since_ms == NULL:
+            u.since_ms = np.int64(i)
+    return np.int64(len(brokers))
+
+
+def counted(requests: list[tuple[int, int]], room: int) -> Table:
+    brokers, users = np.array(requests, np.int64).reshape(-1, 2).T.copy()
+    t, done = table(Use, np.zeros(0, Use.dtype), room), np.int64(0)
+    while (done := count(t, brokers, users, done)) < len(requests):
+        t = with_room(Use, t, 1)
+    return t
+
+
+@drawn(300)
+@given(
+    requests=st.lists(
+        st.tuples(st.integers(-(2**63), 2**63 - 1) | st.integers(0, 3), st.integers(0, 60)),
+        max_size=400,
+    ),
+)
+def test_rows_are_those_of_a_dictionary(requests: list[tuple[int, int]]) -> None:
+    wanted: dict[tuple[int, int], list[int]] = {}
+    for number, key in enumerate(requests):
+        wanted.setdefault(key, [0, number])[0] += 1
+    t = counted(requests, 0)
+    rows = in_use(t)
+    assert [tuple(row)[:2] for row in rows.tolist()] == list(wanted)
+    assert [[row["requests"], row["since_ms"]] for row in rows] == list(wanted.values())
+    assert np.isnan(rows["rate"]).all() and (rows["feed"] == -1).all()
+    for place, (broker, user) in enumerate(wanted):
+        assert find(t, (np.int64(broker), np.int64(user))) == place
+    assert find(t, (np.int64(7), np.int64(61))) == NOBODY
+
+
+def test_a_row_has_its_defaults_first_and_after_growth() -> None:
+    t = counted([(0, user) for user in range(1000)], 0)
+    assert len(in_use(t)) == 1000 < len(t.rows)
+    fresh = t.rows[at(t, (np.int64(1), np.int64(1)))]
+    assert fresh["since_ms"] == NULL and fresh["requests"] == 0 and np.isnan(fresh["rate"])
+
+
+def test_a_part_keeps_rows_and_renumbers_their_names() -> None:
+    kept = Store("toy", 1, Use.part("uses"))
+    names = Names()
+    ids = [names.intern_one(f"name {i}") for i in range(100)]
+    rows = np.concatenate([Use.blank, Use.blank])
+    rows["user"], rows["feed"], rows["requests"] = ids[7], (ids[90], -1), 3
+    found, smaller = kept.read(kept.write({"uses": rows}, names))
+    assert len(smaller) == 2, "names that no row has are left out"
+    assert [smaller.get(int(n)) for n in found["uses"]["user"]] == ["name 7", "name 7"]
+    assert smaller.get(int(found["uses"]["feed"][0])) == "name 90"
+    assert found["uses"]["feed"][1] == -1 and found["uses"]["requests"].tolist() == [3, 3]
+
+
+def test_the_identity_stands_first() -> None:
+    with pytest.raises(TypeError, match="Amiss: the fields of the identity stand first"):
+
+        class Amiss(Row):
+            requests: Count
+            user: Key[Name]
