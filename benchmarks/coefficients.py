@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from app.setup.size import COEFFICIENTS, MANY_TOPICS
+from app.setup.size import COEFFICIENTS
 from benchmarks.result import FOLDER
 
 MS_PER_S = 1000
+MANY_TOPICS = 1_000_000
 EVENTS_OF_BATCH = 500_000
 """Of a batch of `topics`."""
 FEW_TOPICS = 1_000

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from udfs.base64 import decode_base64
-from udfs.decoding import chunk_of, sender_of, throttle_command_of
+from udfs.decoding import sender_of
 from udfs.hashing import hash_strings, shard_of
 from udfs.positions import parse_positions
 from udfs.topics import Topic, normal_topic, split_topic
@@ -106,23 +106,7 @@ def _from_base64(texts: pa.Array) -> pa.Array:
     return pa.array(decoded.to_pylist(), _BINARY, mask=missing) if missing.any() else decoded
 
 
-_CHUNK = pa.struct(
-    [
-        ("uuid", _TEXT),
-        ("chunk_id", _INT),
-        ("num_chunks", _INT),
-        ("total_chunk_bytes", _LONG),
-    ]
-)
 _SENDER = pa.struct([("producer_name", _TEXT), ("sequence_id", _LONG)])
-_COMMAND = pa.struct(
-    [
-        ("request_id", _LONG),
-        ("producer_id", _LONG),
-        ("reason", _TEXT),
-        ("pause_ms", _LONG),
-    ]
-)
 
 
 def _fields(function: Callable[[Any], dict[str, Any] | None], gives: pa.DataType) -> Any:
@@ -269,25 +253,6 @@ _ALL = (
         "weir_chunk_sender('etl-7-42')",
         {"producer_name": "etl-7", "sequence_id": 42},
         _fields(sender_of, _SENDER),
-    ),
-    Function(
-        "weir_chunk",
-        (("metadata", _BINARY),),
-        _CHUNK,
-        "The chunk that the bytes of a Pulsar MessageMetadata describe.",
-        "weir_chunk(weir_from_base64('CgNldGwQKhjoB9IBBmV0bC00MtgBA+AB6AfoAQE='))",
-        {"uuid": "etl-42", "chunk_id": 1, "num_chunks": 3, "total_chunk_bytes": 1000},
-        _fields(chunk_of, _CHUNK),
-    ),
-    Function(
-        "weir_throttle_command",
-        (("command", _BINARY),),
-        _COMMAND,
-        "The throttle command of PIP-385 in bytes such as the header `command` of the throttle"
-        " feed, with the field numbers of the proposal.",
-        "weir_throttle_command(weir_from_base64('CAcQAyAAKPQD'))",
-        {"request_id": 7, "producer_id": 3, "reason": "TopicProduceQuotaExceeded", "pause_ms": 500},
-        _fields(throttle_command_of, _COMMAND),
     ),
 )
 FUNCTIONS: dict[str, Function] = {function.name: function for function in _ALL}

@@ -3,17 +3,19 @@
     CommandThrottleProducer  request_id 1, producer_id 2, throttling_reason 4, pause_for_millis 5,
                              all required (3 is unused)
 
-No release has these numbers yet, so they are configurable (`Fields`). Other fields of a message are
-skipped, as protobuf readers do; the last of repeated fields counts.
+No release has these numbers yet, so they are configurable (`Fields`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from udfs import protobuf as message
-from udfs.protobuf import MOST, MOST_NUMBER, VARINT
-
+MOST = 2**64 - 1
+"""The largest uint64."""
+MOST_NUMBER = 2**29 - 1
+"""The largest number that a field can have."""
+VARINT = 0
+"""The type of such a field on the wire."""
 REASONS = (
     "TopicProduceQuotaExceeded",
     "ResourceGroupProduceQuotaExceeded",
@@ -74,26 +76,6 @@ def encode_command(command: ThrottleCommand, fields: Fields = PROPOSED) -> bytes
         (fields.pause_for_millis, command.pause_ms),
     )
     return b"".join(_field(number, value) for number, value in sorted(values))
-
-
-def decode_command(data: bytes, fields: Fields = PROPOSED) -> ThrottleCommand:
-    """The command in the bytes; ValueError for other bytes."""
-    what, found = (
-        "CommandThrottleProducer",
-        {n: v for n, v in message.fields(data) if isinstance(v, int)},
-    )
-    for name, number in vars(fields).items():
-        if number not in found:
-            raise ValueError(f"{what}: the required field {name} ({number}) is missing")
-    reason = found[fields.throttling_reason]
-    if reason >= len(REASONS):
-        raise ValueError(f"{what}: unknown throttling_reason {reason}")
-    return ThrottleCommand(
-        found[fields.request_id],
-        found[fields.producer_id],
-        REASONS[reason],
-        found[fields.pause_for_millis],
-    )
 
 
 def reason_number(reason: str) -> int:

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from app.config import kafka_options
 from app.config.base import Model, as_text, resolved, shown
 from udfs import wire
-from udfs.protobuf import MOST_NUMBER
+from udfs.wire import MOST_NUMBER
 
 FieldNumber = Annotated[int, Field(ge=1, le=MOST_NUMBER)]
 

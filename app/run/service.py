@@ -153,20 +153,19 @@ def _with_spark(
     progress.say(f"warehouse {settings.warehouse}, source {_formats(settings)}: starting Spark")
     stopping = Stopping()
     with stoppable():
-        spark = build_session(
-            settings.model_copy(update=manifest.numbers(settings.location)),
-            "weir",
-            warn=progress.warn,
-        )
+        known = settings.model_copy(update=manifest.numbers(settings.location))
+        spark = build_session(known, "weir", warn=progress.warn)
     try:
         with stoppable():
             partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 0)
             inventory.claim(settings.location, partitions, settings.shards)
             for query in made.touched:
-                writer = ArchiveWriter if query == ARCHIVE else GatheringWriter
                 try:
                     gathering.commit_left(
-                        settings.location, query, settings.maintenance.history_ms, writer
+                        settings.location,
+                        query,
+                        settings.maintenance.history_ms,
+                        ArchiveWriter if query == ARCHIVE else GatheringWriter,
                     )
                 except ArchiveUnwritable as error:
                     progress.warn(f"archive: its files wait for another commit ({error})")

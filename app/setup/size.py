@@ -24,7 +24,6 @@ DAYS = 30
 """Of a month of an object store."""
 BUSY = 0.7
 """Share of the cores that a steady load may use: the rest catches up after a stop."""
-MANY_TOPICS = 1_000_000
 RECORDS = SourceSettings.model_fields["max_records_per_trigger"].default
 """Most records of a micro-batch where the configuration names no number."""
 STATE_COPIES = 3

@@ -95,7 +95,7 @@ class Chunks(SharedWallJob[Shard]):
         """See `state.engine.job`; only gaps hold for many keys here, no policies."""
 
     def _open(self, state: bytes | None) -> Shard:
-        return shards.read(state) if state else shards.new()
+        return shards.read(state)
 
     def _write(self, s: Shard) -> bytes:
         return shards.write(s)

@@ -27,7 +27,6 @@ SUB, CONSUMER, WINDOW = "sub", "consumer", "window"
 INTEGRITY = ("exact", "short", "unknown", "too_large")
 EXACT, SHORT, UNKNOWN, TOO_LARGE = range(4)
 MESSAGE_STATES = ("assembling", "stalled")
-LARGEST_CRC = 2**32 - 1
 _DECIDED = (None, *OUTCOMES[1:])
 """No row says that a chunk is buffered."""
 _OF_WINDOW = begins(
@@ -88,7 +87,7 @@ MESSAGES = Output(
             "CRC-32 of the message; null if a payload is missing",
             of=GIVEN,
             least=0,
-            most=LARGEST_CRC,
+            most=2**32 - 1,
         ),
         text(
             "integrity",

@@ -14,7 +14,6 @@ from state.chunks.declaration import COLUMNS, NAME, STATE_VERSION
 from state.chunks.layout import NULL, Array, World
 from state.chunks.shared import MEANING, Timeline
 from state.engine import structs, wall_job
-from state.engine.names import Names
 from state.engine.store import Arrays, Plain, RecordSet, Store, Struct
 
 PAYLOAD = "payload"
@@ -70,22 +69,9 @@ class Shard(wall_job.SharedShard):
     """Staged files that were referred to when the call began; not kept."""
 
 
-def new() -> Shard:
-    """A shard that has seen nothing."""
-    blank = KEPT.blank()
-    return Shard(
-        Names(),
-        {name: blank[kept] for name, kept in _WORLD.items()},
-        blank["waiting"],
-        blank["shared"],
-        blank["meaning"],
-        (),
-    )
-
-
-def read(data: bytes) -> Shard:
-    """The shard behind its bytes."""
-    found, names = KEPT.read(data)
+def read(data: bytes | None) -> Shard:
+    """The shard behind its bytes, or a new one."""
+    found, names = KEPT.opened(data)
     offsets = np.concatenate([[0], np.cumsum(found["payload_lengths"])]).astype(np.int64)
     store = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(),
@@ -100,7 +86,7 @@ def read(data: bytes) -> Shard:
         found["meaning"],
         (),
         store,
-        int(found["next_order"][0]),
+        int(found["next_order"].sum()),
     )
 
 

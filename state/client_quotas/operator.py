@@ -81,7 +81,7 @@ class ClientQuotas(SharedWallJob[Shard]):
         }
 
     def _open(self, state: bytes | None) -> Shard:
-        return shards.read(state) if state else shards.new()
+        return shards.read(state)
 
     def _write(self, s: Shard) -> bytes:
         return shards.write(s)

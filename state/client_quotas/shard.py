@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numba
@@ -54,38 +54,18 @@ LONG_AGO = np.int64(-(2**61))
 """Time of samples that are not stored: they have expired."""
 
 
-def _none() -> Records:
-    found: Records = KEPT.blank()["waiting"]
-    return found
-
-
-def _nothing() -> dict[str, Array]:
-    blank = KEPT.blank()
-    return {name: blank[name] for name in _PARTS}
-
-
 @dataclass
 class Shard(SharedShard):
     """What one shard knows between two calls. Samples are in the order of their sensors."""
 
-    parts: dict[str, Array] = field(default_factory=_nothing)
-    waiting: Records = field(default_factory=_none)
-    shared: Records = field(default_factory=_none)
-    meaning: Array = field(default_factory=lambda: np.zeros(0, MEANING))
-    config: tuple[str, ...] | None = None
-    resting: Resting = field(default_factory=lambda: KEPT.blank()["resting"])
+    resting: Resting
     """Entities of which nothing is read. Of each page: its broker (a position in `keys`), the first
     window that is open in it and the last charge (ms; NULL: none)."""
 
 
-def new() -> Shard:
-    """A new shard."""
-    return Shard(Names())
-
-
-def read(data: bytes) -> Shard:
-    """The shard behind its bytes."""
-    found, names = KEPT.read(data)
+def read(data: bytes | None) -> Shard:
+    """The shard behind its bytes, or a new one."""
+    found, names = KEPT.opened(data)
     return Shard(
         names,
         {name: found[name] for name in _PARTS},

@@ -334,6 +334,10 @@ class Store:
         """The values of a new shard."""
         return {part.name: part.blank() for part in self.parts}
 
+    def opened(self, data: bytes | None) -> tuple[Values, Names]:
+        """The values and names of a state, or of a new shard, which has had no configuration yet."""
+        return self.read(data) if data else (self.blank() | {"config": None}, Names())
+
     def read(self, data: bytes, into: Names | None = None) -> tuple[Values, Names]:
         """The writable values of a state, and its names, which are added to `into` if given.
 

@@ -143,8 +143,7 @@ def begins(of: str, **fields: tuple[str, ...]) -> Columns:
 
 
 _FIRST = ("cluster", "broker", "ts_mono_ns", "ts_wall_ms", "source_feed", "row_no")
-_NUMBER = (ROW, "row_no")
-FROM_RECORD = begins(RECORD, row_no=_NUMBER)
+FROM_RECORD = begins(RECORD, row_no=(ROW, "row_no"))
 """Of a row that a record has led to, which the kernel's row names in `record`."""
 FROM_PASS = begins(
     ROW,

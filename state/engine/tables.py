@@ -144,32 +144,32 @@ def _same(t: Table, place: Int, key: Any) -> bool:
     return True
 
 
+@inlined
+def _probe(t: Table, key: Any) -> Int:
+    """The slot of a row, or the free one where it would be."""
+    p = _slot(t, key)
+    while t.slots[p] >= 0 and not _same(t, np.int64(t.slots[p]), key):
+        p = (p + 1) & (len(t.slots) - 1)
+    return p
+
+
 @compiled
 def find(t: Table, key: Any) -> Int:
     """The place of a row, given its identity; NOBODY without one."""
-    p = _slot(t, key)
-    while t.slots[p] >= 0:
-        place = np.int64(t.slots[p])
-        if _same(t, place, key):
-            return place
-        p = (p + 1) & (len(t.slots) - 1)
-    return NOBODY
+    return np.int64(t.slots[_probe(t, key)])
 
 
 @compiled
 def at(t: Table, key: Any) -> Int:
     """The place of a row, found or added. The caller has seen that there is room (`is_short`)."""
-    p = _slot(t, key)
-    while t.slots[p] >= 0:
-        place = np.int64(t.slots[p])
-        if _same(t, place, key):
-            return place
-        p = (p + 1) & (len(t.slots) - 1)
-    place = t.used[0]
-    t.used[0] = place + 1
-    for i in range(len(key)):
-        t.words[place, i] = key[i]
-    t.slots[p] = place
+    p = _probe(t, key)
+    place = np.int64(t.slots[p])
+    if place < 0:
+        place = t.used[0]
+        t.used[0] = place + 1
+        for i in range(len(key)):
+            t.words[place, i] = key[i]
+        t.slots[p] = place
     return place
 
 

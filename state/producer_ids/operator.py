@@ -105,7 +105,7 @@ class ProducerIds(SharedWallJob[Shard]):
         }
 
     def _open(self, state: bytes | None) -> Shard:
-        s = shards.read(state) if state else shards.new()
+        s = shards.read(state)
         self._fit(s)
         return s
 
@@ -115,7 +115,7 @@ class ProducerIds(SharedWallJob[Shard]):
     def _fit(self, s: Shard) -> None:
         """Discard filters of another shape: every id is unseen again."""
         if s.shape != self._shape:
-            fresh = shards.new().parts
+            fresh = shards.read(None).parts
             s.parts |= {name: fresh[name] for name in ("filters", "words", "ids", "counted")}
             s.shape = self._shape
 

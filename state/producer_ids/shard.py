@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numba
 import numpy as np
 
 from state.engine import structs
-from state.engine.names import Names
-from state.engine.records import Records
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
 from state.engine.tables import in_use, table
 from state.engine.wall_job import SharedShard
@@ -41,16 +39,6 @@ KEPT = Store(
 _PARTS = ("keys", "filters", "counted", "words", "ids", *_SAMPLE_COLUMNS)
 
 
-def _none() -> Records:
-    found: Records = KEPT.blank()["waiting"]
-    return found
-
-
-def _nothing() -> dict[str, Array]:
-    blank = KEPT.blank()
-    return {name: blank[name] for name in _PARTS}
-
-
 @dataclass
 class Shard(SharedShard):
     """What one shard knows between two calls.
@@ -60,24 +48,14 @@ class Shard(SharedShard):
     other.
     """
 
-    parts: dict[str, Array] = field(default_factory=_nothing)
-    waiting: Records = field(default_factory=_none)
-    shared: Records = field(default_factory=_none)
-    meaning: Array = field(default_factory=lambda: np.zeros(0, MEANING))
-    config: tuple[str, ...] | None = None
-    shape: tuple[int, int, int] = (0, 0, 0)
+    shape: tuple[int, int, int]
     """Bits, hashes and whether exact of the filters."""
 
 
-def new() -> Shard:
-    """A new shard."""
-    return Shard(Names())
-
-
-def read(data: bytes) -> Shard:
-    """The shard behind its bytes."""
-    found, names = KEPT.read(data)
-    bits, hashes, exact = found["shape"].tolist()
+def read(data: bytes | None) -> Shard:
+    """The shard behind its bytes, or a new one."""
+    found, names = KEPT.opened(data)
+    bits, hashes, exact = found["shape"].tolist() or (0, 0, 0)
     return Shard(
         names,
         {name: found[name] for name in _PARTS},

@@ -24,10 +24,11 @@ from app.run.service import run
 from app.tables.commit import Writer
 from tests.support import records
 from tests.support.servers.kafka import Kafka
+from tests.support.throttle_command import decode_command
 from tests.support.throttle_publisher import command
 from tests.support.throttle_rows import START_MS, frame
 from tests.support.waiting import PATIENCE_S
-from udfs.wire import ThrottleCommand, decode_command
+from udfs.wire import ThrottleCommand
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,9 +20,10 @@ from app.setup.validate import unset_variables
 from app.sources.ports import WrongAnswer
 from tests.reference.words import words
 from tests.support.servers.kafka_port import port, says
+from tests.support.throttle_command import decode_command
 from tests.support.throttle_publisher import command
 from tests.support.throttle_rows import TOPIC, frame
-from udfs.wire import Fields, ThrottleCommand, decode_command, encode_command
+from udfs.wire import Fields, ThrottleCommand, encode_command
 
 BIG = 2**53 + 1
 ON = {"topic": "commands", "options": {"kafka.bootstrap.servers": "a:1"}}

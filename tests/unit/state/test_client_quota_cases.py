@@ -82,7 +82,7 @@ class Manager:
         }
         keys = np.zeros(1, L.KEY)
         keys["cluster"], keys["broker"], keys["began"] = 2, 3, 1
-        parts = {**shard.new().parts, "keys": keys}
+        parts = {**shard.read(None).parts, "keys": keys}
         self.w = shard.unpack(parts, settings, pairs, shard.limits_of(records, meaning, 0))
 
     def _pair(self, user: str, client: str) -> int:

@@ -75,7 +75,7 @@ class Users:
             "stat": kafka_quota.STATS.index(stat),
             "idle_ms": idle_ms,
         }
-        parts = {**shard.new().parts, "keys": np.zeros(count, L.KEY)}
+        parts = {**shard.read(None).parts, "keys": np.zeros(count, L.KEY)}
         self.w = shard.unpack(parts, settings, 0, timeline)
         self.w.links["turn"] = 1
         for key in range(count):

@@ -10,7 +10,6 @@ from typing import Any
 
 import duckdb
 import mmh3
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,9 +19,8 @@ from app.read.query import query
 from tests.pages.pages import pages
 from tests.support.throttle_rows import OTHER, event, write
 from udfs import register_duckdb
-from udfs.decoding import chunk_of, sender_of
+from udfs.decoding import sender_of
 from udfs.functions import FUNCTIONS, Function
-from udfs.wire import ThrottleCommand, encode_command
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "functions.md"
 
@@ -99,10 +97,6 @@ def test_a_number_of_shards_that_cannot_be_is_refused(
             "weir_chunk_sender('a-9223372036854775808')",
             {"producer_name": None, "sequence_id": None},
         ),
-        (
-            "weir_throttle_command(weir_from_base64('CAc='))",
-            dict.fromkeys(("request_id", "producer_id", "reason", "pause_ms")),
-        ),
     ],
 )
 def test_what_functions_make_of_other_texts(
@@ -124,44 +118,9 @@ def test_payloads_have_the_checksum_and_text_of_the_standard_library(data: bytes
     assert found == (binascii.crc32(data), base64.b64encode(data).decode(), data)
 
 
-@settings(deadline=None)
-@given(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
-def test_throttle_commands_come_back(request: int, producer: int, pause: int) -> None:
-    of = FUNCTIONS["weir_throttle_command"].of
-    command = encode_command(ThrottleCommand(request, producer, "MessageBufferSizeBreach", pause))
-    signed = [n - 2**64 if n >= 2**63 else n for n in (request, producer, pause)]
-    assert of(pa.array([command, b"\xff", None])).to_pylist() == [
-        {
-            "request_id": signed[0],
-            "producer_id": signed[1],
-            "reason": "MessageBufferSizeBreach",
-            "pause_ms": signed[2],
-        },
-        *[dict.fromkeys(("request_id", "producer_id", "reason", "pause_ms"))] * 2,
-    ]
-
-
-@given(st.binary(max_size=80))
-def test_bytes_that_are_no_chunk_never_raise(data: bytes) -> None:
-    assert chunk_of(data) is None or chunk_of(data)["num_chunks"] > 1  # type: ignore[index]
-
-
 @given(st.text(max_size=20), st.integers(0, 2**63 - 1))
 def test_a_uuid_gives_its_sender(name: str, sequence: int) -> None:
     assert sender_of(f"{name}-{sequence}") == {"producer_name": name, "sequence_id": sequence}
-
-
-def test_only_messages_of_several_chunks_are_chunks(connection: duckdb.DuckDBPyConnection) -> None:
-    # uuid "u", count 1, total 5, chunk 0: the fields 26 to 29 of MessageMetadata
-    one = bytes.fromhex("d20101" + "75" + "d80101" + "e00105" + "e80100")
-    assert chunk_of(one) is None
-    assert chunk_of(one.replace(bytes.fromhex("d80101"), bytes.fromhex("d80102"))) == {
-        "uuid": "u",
-        "chunk_id": 0,
-        "num_chunks": 2,
-        "total_chunk_bytes": 5,
-    }
-    assert chunk_of(b"\x0a\x03etl") is None
 
 
 def test_query_knows_the_functions(make_settings: Any, capsys: pytest.CaptureFixture[str]) -> None:

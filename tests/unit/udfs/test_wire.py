@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.rate_limits import layout as L
+from tests.support.throttle_command import decode_command
 from udfs import wire
 from udfs.wire import (
     MOST,
@@ -18,7 +19,6 @@ from udfs.wire import (
     RESERVED,
     Fields,
     ThrottleCommand,
-    decode_command,
     encode_command,
 )
 

@@ -1,18 +1,19 @@
-"""Fields of protobuf messages without a schema."""
+"""Reads the command of PIP-385 as a client would: protobuf without a schema.
+
+Other fields of a message are skipped, as protobuf readers do; the last of repeated fields counts.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-MOST = 2**64 - 1
-"""The largest uint64."""
-MOST_NUMBER = 2**29 - 1
-"""The largest number that a field can have."""
+from udfs.wire import MOST, MOST_NUMBER, PROPOSED, REASONS, VARINT, Fields, ThrottleCommand
+
 LONGEST_VARINT = 10
-VARINT, FIXED_64, BYTES, GROUP, END_GROUP, FIXED_32 = range(6)
+FIXED_64, BYTES, GROUP, END_GROUP, FIXED_32 = range(1, 6)
 
 
-def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+def message_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """(number, value) of the fields that are a varint or bytes, in order; a ValueError for invalid
     bytes. Fields of other types and those in groups are skipped.
     """
@@ -59,3 +60,23 @@ def _read(data: bytes, at: int) -> tuple[int, int]:
                 break
             return value, at + i + 1
     raise ValueError(f"the number at {at} is longer than 64 bits")
+
+
+def decode_command(data: bytes, fields: Fields = PROPOSED) -> ThrottleCommand:
+    """The command in the bytes; ValueError for other bytes."""
+    what, found = (
+        "CommandThrottleProducer",
+        {n: v for n, v in message_fields(data) if isinstance(v, int)},
+    )
+    for name, number in vars(fields).items():
+        if number not in found:
+            raise ValueError(f"{what}: the required field {name} ({number}) is missing")
+    reason = found[fields.throttling_reason]
+    if reason >= len(REASONS):
+        raise ValueError(f"{what}: unknown throttling_reason {reason}")
+    return ThrottleCommand(
+        found[fields.request_id],
+        found[fields.producer_id],
+        REASONS[reason],
+        found[fields.pause_for_millis],
+    )
