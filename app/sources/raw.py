@@ -153,7 +153,10 @@ def _counted(step: Counting, rows: pa.Schema) -> Step:
         settle()
         read: list[int] = []
         for batch in step(batches, read.append):
-            yield batch.append_column(METRIC, pa.nulls(batch.num_rows, pa.int64()))
+            # without what a source says of its columns beside their types, as the last row is
+            yield pa.record_batch(
+                [*batch.columns, pa.nulls(batch.num_rows, pa.int64())], names=rows.names
+            )
         context = TaskContext.get()
         task = 0 if context is None else context.partitionId()
         nulls = [pa.nulls(1, field.type) for field in rows][:-1]

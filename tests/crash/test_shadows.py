@@ -14,6 +14,7 @@ from app.engine.operators import operators
 from app.run.service import run
 from app.tables import policy_log
 from app.tables.definitions import TABLES
+from tests.crash.killed_run import ALL
 from tests.crash.policy_change import (
     QUERY,
     Place,
@@ -64,7 +65,7 @@ def test_shadows_come_change_and_go_killed(tmp_path: Path) -> None:
     place.limit(0.5)
     place.come(0.6)
     for step, number in (("after", 2), ("inside", 12)):
-        killed_at(place.config, QUERY, step, number)
+        killed_at(place.config, ALL, step, number)
     place.come(0.7)
     assert run(place.settings, available_now=True) == 0
     assert place.logs().keys() == {"same", "tight", "late"}
