@@ -187,9 +187,14 @@ class Output:
         """The kernel's row: the fields of its columns, and more ones: integers, and of other types."""
         kinds = dict.fromkeys(more, "<i8") | others
         for column in self.made:
-            real = column.type == RATE and len(column.fields) == 1 and column.source == ROW
             fields = column.fields if column.source == ROW else (column.source,)
-            kinds |= {name: "<f8" if real else "<i8" for name in fields if name not in kinds}
+            # a share is of fields that another column has, or `more` with their types
+            own = () if column.type == RATE and len(fields) == 2 else fields
+            kinds |= {
+                name: "<f8" if column.type == RATE and column.source == ROW else "<i8"
+                for name in own
+                if name not in kinds
+            }
         return np.dtype(list(kinds.items()), align=True)
 
     def of(self, job: str) -> Table:

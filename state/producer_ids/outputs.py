@@ -146,4 +146,4 @@ OUTPUTS = (
     OWNERS,
 )
 DECISION, OWNER = DECISIONS.row("recount", tokens="<f8"), OWNERS.row()
-STATISTICS = STATS.row("throttled", "throttle_ms", tokens="<f8", fill="<f8", fpp="<f8")
+STATISTICS = STATS.row("throttled", "throttle_ms", tokens="<f8", fill="<f8", fpp="<f8", bound="<f8")

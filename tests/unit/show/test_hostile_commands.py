@@ -50,6 +50,7 @@ OTHERS = {
     "run": "needs Spark: tests/servers/test_security.py",
     "replay": "needs Spark: tests/servers/test_security.py",
     "validate": "reads a configuration: tests/unit/config",
+    "completion": "prints a script that is the same for all",
     "doctor": "reads a configuration",
     "size": "numbers",
     "bakeoff": "numbers of the cache",

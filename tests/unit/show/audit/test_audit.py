@@ -126,8 +126,8 @@ def test_a_broken_warehouse_fails_and_the_answer_names_each_rule(tmp_warehouse, 
         ("every unmark has its mark", None, 1),
     ]
     assert failed([r for r in answer if r["table"] == "topic_throttle_stats"]) == [
-        ("windows are aligned to the epoch", None, 1),
         ("expect_column_values_to_not_be_null", "messages", 1),
+        ("windows are aligned to the epoch", None, 1),
         ("limited_times is culprit_times, shared_times and collateral_times", None, 1),
         ("culprit, shared and collateral times are the pauses of the window", None, 1),
     ]

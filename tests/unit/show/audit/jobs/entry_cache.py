@@ -114,7 +114,7 @@ DAMAGE: dict[str, list[Damage]] = {
     EVICTIONS: [
         (0, {"cause": "age"}, [(SET, "cause"), RULE]),
         (0, {"cause": "time"}, [RULE]),
-        (0, {"rule": "size+unlucky"}, [RULE]),
+        (0, {"rule": "size+unlucky"}, [(SET, "rule"), RULE]),
         (0, {"rule": "size+never_wanted"}, [RULE]),
         (0, {"expected_remaining": 0}, [RULE]),
         (0, {"expected_remaining": None}, [RULE]),
