@@ -209,6 +209,8 @@ def test_secrets_come_from_the_environment_and_are_never_shown(
 class Recorder:
     """Stands for the writer, the feed and the answers of a batch; keeps the calls in order."""
 
+    at_once = 3
+
     def __init__(self, rows: pa.Table, fails: bool = False) -> None:
         self.rows, self.fails, self.calls = rows, fails, list[tuple[str, int]]()
 
