@@ -23,22 +23,15 @@ SAMPLE_MS = np.int64(1000)
 SAMPLES_PER_SECOND = np.int64(4)
 
 CURSORS, SIZES = np.int64(1), np.int64(2)
-KINDS = ("subscription", "replicator", "deduplication", "compaction")
 SUBSCRIPTION_KIND, REPLICATOR, DEDUPLICATION, COMPACTION = codes(4)
 """What a cursor is for. Those of replicators and of deduplication are no subscriptions."""
-POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
 HOLD, EXCEPTION, EVICTION = codes(3)
-LEVELS = ("topic", "namespace", "broker", "system")
 BY_TOPIC, BY_NAMESPACE, BY_BROKER, BY_SYSTEM = codes(4)
 """Which document set a limit; `system`: no quota holds for a system topic."""
-QUOTA_TYPES = ("size", "time")
 SIZE, TIME = codes(2)
-AGE_STATES = ("known", "no_backlog", "no_durable_cursor", "no_estimate")
 KNOWN, NO_BACKLOG, NO_DURABLE_CURSOR, NO_ESTIMATE = codes(4)
-SOURCES = ("broker_time", "publish_time", "ledger_close", "kept", "none")
 BROKER_TIME, PUBLISH_TIME, LEDGER_CLOSE, KEPT, NO_SOURCE, SEEN = codes(6)
 """`SEEN`, of samples alone: when a Kafka poll first had the record within the log."""
-GROUP_AGES = ("known", "first_seen", "nothing_unread", "other_unit", "unknown")
 READ, FIRST_SEEN, NOTHING_UNREAD, OTHER_UNIT, UNKNOWN = codes(5)
 GROUP_STATES = (
     "committed",
@@ -51,30 +44,8 @@ GROUP_STATES = (
 )
 """States of a group that the job finds out, the one that ends a state from outside, and the one that a
 record states beside an offset."""
-ACTIONS = (
-    "none",
-    "deduplication_snapshot",
-    "disconnect_producers",
-    "evict_size",
-    "evict_time",
-)
 NO_ACTION, SNAPSHOT, DISCONNECT, EVICT_SIZE, EVICT_TIME = codes(5)
-RULES = (
-    "within_limits",
-    "size_exceeded",
-    "time_exceeded",
-    "size_masks_time",
-    "deduplication_cursor",
-)
 WITHIN, OVER_SIZE, OVER_TIME, MASKED, DEDUPLICATES = codes(5)
-ENDS = (
-    "target_reached",
-    "same_cursor",
-    "skip_zero",
-    "expired",
-    "ledger_jump",
-    "no_closed_ledger",
-)
 """Why an eviction ended; `no_cursor` of the specification cannot be seen."""
 REACHED, SAME_CURSOR, SKIP_ZERO, EXPIRED, JUMPED, NOT_CLOSED = codes(6)
 

@@ -2,18 +2,6 @@
 
 from __future__ import annotations
 
-from state.backlog.layout import (
-    ACTIONS,
-    AGE_STATES,
-    ENDS,
-    GROUP_AGES,
-    KINDS,
-    LEVELS,
-    POLICIES,
-    QUOTA_TYPES,
-    RULES,
-    SOURCES,
-)
 from state.engine.table import (
     FROM_PASS,
     FROM_RECORD,
@@ -27,6 +15,36 @@ from state.engine.table import (
     short,
     text,
 )
+
+ACTIONS = (
+    "none",
+    "deduplication_snapshot",
+    "disconnect_producers",
+    "evict_size",
+    "evict_time",
+)
+AGE_STATES = ("known", "no_backlog", "no_durable_cursor", "no_estimate")
+ENDS = (
+    "target_reached",
+    "same_cursor",
+    "skip_zero",
+    "expired",
+    "ledger_jump",
+    "no_closed_ledger",
+)
+GROUP_AGES = ("known", "first_seen", "nothing_unread", "other_unit", "unknown")
+KINDS = ("subscription", "replicator", "deduplication", "compaction")
+LEVELS = ("topic", "namespace", "broker", "system")
+POLICIES = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
+QUOTA_TYPES = ("size", "time")
+RULES = (
+    "within_limits",
+    "size_exceeded",
+    "time_exceeded",
+    "size_masks_time",
+    "deduplication_cursor",
+)
+SOURCES = ("broker_time", "publish_time", "ledger_close", "kept", "none")
 
 REFUSED = ("size_exceeded", "time_exceeded")
 """By the quota type that is exceeded."""

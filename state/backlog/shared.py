@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state.backlog import layout as L
+from state.backlog import outputs
 from state.backlog.sequence import SEQUENCE
 from state.engine import globs, wall, wall_policies
 from state.engine.documents import parsed
@@ -103,7 +104,7 @@ def settings_of(limits: Mapping[str, Any]) -> Settings:
         _whole(size),
         -1.0 if gigabytes is None or gigabytes < 0 else float(gigabytes),
         _whole(seconds),
-        -1 if policy is None else L.POLICIES.index(policy),
+        -1 if policy is None else outputs.POLICIES.index(policy),
         -1 if precise is None else int(bool(precise)),
         min(_whole(ttl), MOST_SECONDS),
         -1 if expiry is None or expiry < 1 else min(math.floor(expiry), MOST_SECONDS),
@@ -119,7 +120,7 @@ def _quotas_of(limits: Mapping[str, Any]) -> tuple[int, ...]:
         found += [
             int(quota is not None),
             _whole((quota or {}).get(limit)),
-            -1 if policy is None else L.POLICIES.index(policy),
+            -1 if policy is None else outputs.POLICIES.index(policy),
         ]
     ttl_s = min(_whole(limits.get(TTL)), MOST_SECONDS)
     return (*found, int(ttl_s >= 0), ttl_s)

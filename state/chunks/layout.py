@@ -18,27 +18,6 @@ NOBODY = np.int64(-1)
 FREE = np.int64(-2)
 """A place of a hash table whose element was removed."""
 
-OUTCOMES = (
-    "BUFFERED",
-    "COMPLETE",
-    "DUP_ACKED",
-    "DUP_SAME_ID",
-    "GAP",
-    "NO_FIRST_CHUNK",
-    "OVERFLOW_EXCEPTION",
-    "COUNT_EXCEPTION",
-    "GIVEN_UP_OVERFLOW",
-    "GIVEN_UP_COUNT",
-    "RESTART_REDELIVERY",
-    "RESTART_CORRUPTED",
-    "EVICTED",
-    "EXPIRED",
-    "ORPHANED",
-    "ALREADY_ACKED",
-    "SHARED_ORPHAN",
-    "LOST_TO_SIGHT",
-    "FIRST_UNSEEN",
-)
 """DECOMPRESS_FAILED of the specification cannot be seen: content stays compressed."""
 (
     BUFFERED,

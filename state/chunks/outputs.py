@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from state.chunks.layout import COMPLETE, OUTCOMES
 from state.engine.table import (
     FROM_PASS,
     GIVEN,
@@ -20,6 +19,28 @@ from state.engine.table import (
     short,
     text,
     windows,
+)
+
+OUTCOMES = (
+    "BUFFERED",
+    "COMPLETE",
+    "DUP_ACKED",
+    "DUP_SAME_ID",
+    "GAP",
+    "NO_FIRST_CHUNK",
+    "OVERFLOW_EXCEPTION",
+    "COUNT_EXCEPTION",
+    "GIVEN_UP_OVERFLOW",
+    "GIVEN_UP_COUNT",
+    "RESTART_REDELIVERY",
+    "RESTART_CORRUPTED",
+    "EVICTED",
+    "EXPIRED",
+    "ORPHANED",
+    "ALREADY_ACKED",
+    "SHARED_ORPHAN",
+    "LOST_TO_SIGHT",
+    "FIRST_UNSEEN",
 )
 
 SUB, CONSUMER, WINDOW = "sub", "consumer", "window"
@@ -107,7 +128,7 @@ MESSAGES = Output(
     ),
     sort_by=("cluster", "topic", "complete_ms"),
     begins=FROM_PASS,
-    rules=(OUTCOMES[COMPLETE],),
+    rules=(OUTCOMES[1],),
 )
 EVENTS = Output(
     "chunk_events",

@@ -17,7 +17,7 @@ from state.engine.table import SHORTS
 _RULES = pa.array(
     [
         f"{outcome}+{defect}" if defect else outcome
-        for outcome in L.OUTCOMES
+        for outcome in T.OUTCOMES
         for defect in ("", *L.DEFECTS)
     ]
 )

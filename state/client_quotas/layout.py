@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled, inlined
-from state.engine.tables import NOBODY, Code, Count, Key, Ms, Name, Place, Real, Row, Table
+from state.engine.tables import NOBODY, Code, Count, Indexed, Key, Ms, Name, Place, Real, StateRow
 from state.events import QUOTA_TYPES
 
 __all__ = ["NOBODY", "NULL", "Array", "Int", "Record", "compiled", "inlined"]
@@ -32,17 +32,6 @@ APIS = {
 }
 OF_USER, OF_CLIENT, OF_BOTH = codes(3)
 """Kinds of entities that a document can be about."""
-LEVELS = (
-    "user_client",
-    "user_default_client",
-    "user",
-    "default_user_client",
-    "default_user_default_client",
-    "default_user",
-    "client",
-    "default_client",
-    "none",
-)
 (
     USER_CLIENT,
     USER_DEFAULT_CLIENT,
@@ -54,19 +43,8 @@ LEVELS = (
     DEFAULT_CLIENT,
     NO_LEVEL,
 ) = codes(9)
-BASES = ("requests", "metrics")
 OF_REQUESTS, OF_METRICS = codes(2)
-VERDICTS = ("throttled", "refused", "allowed")
 THROTTLED, REFUSED, ALLOWED = codes(3)
-RULES = (
-    "within_bound",
-    "rate_over_bound",
-    "request_time_over_bound",
-    "tokens_below_zero",
-    "refused_over_bound",
-    "no_bound",
-    "exempt",
-)
 WITHIN, RATE_OVER, TIME_OVER, TOKENS_BELOW, REFUSED_OVER, UNBOUND, EXEMPT = codes(7)
 
 _i8, _u1, _f8 = "<i8", "|u1", "<f8"
@@ -122,7 +100,7 @@ LINK = _layout(("next", _i8), ("version", _i8))
 changed."""
 
 
-class Sensor(Row):
+class QuotaSensor(StateRow):
     """A sensor of Kafka: what an entity has used of a type."""
 
     key: Key[Place]
@@ -141,7 +119,7 @@ class Sensor(Row):
     """How many of its samples are stored, none if all of them have expired."""
 
 
-class Stats(Row):
+class OpenStats(StateRow):
     """What an entity did in an open window, which begins at `window`, up to `last_ms`."""
 
     key: Key[Place]
@@ -165,7 +143,7 @@ class Stats(Row):
     last_ms: Ms
 
 
-class Usage(Row):
+class OpenUsage(StateRow):
     """What a client did with a topic in an open window."""
 
     key: Key[Place]
@@ -182,7 +160,7 @@ class Usage(Row):
     last_ms: Ms
 
 
-class Entity(Row):
+class QuotaEntity(StateRow):
     """Who shares a limit, by its kind (`OF_USER` …)."""
 
     kind: Key[Code]
@@ -196,12 +174,12 @@ class World(NamedTuple):
     settings: Array
     keys: Array
     links: Array
-    sensors: Table
+    sensors: Indexed
     sample_start: Array
     sample_last: Array
     sample_total: Array
-    stats: Table
-    usage: Table
+    stats: Indexed
+    usage: Indexed
     documents: Array
     """Shared records, in order; see `shared.MEANING`."""
     cluster: Array
@@ -210,7 +188,7 @@ class World(NamedTuple):
     shared_ms: Array
     entity: Array
     """The position of each document's entity, -1 without."""
-    entities: Table
+    entities: Indexed
     from_stream: Array
     """(keys, entities): whether a document of the stream holds (uint8)."""
     stream: Array

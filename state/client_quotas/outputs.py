@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from state.client_quotas.layout import BASES, LEVELS, RULES, VERDICTS
 from state.engine.table import (
     FROM_RECORD,
     GIVEN,
@@ -20,6 +19,29 @@ from state.engine.table import (
     text,
 )
 from state.events import QUOTA_TYPES
+
+BASES = ("requests", "metrics")
+LEVELS = (
+    "user_client",
+    "user_default_client",
+    "user",
+    "default_user_client",
+    "default_user_default_client",
+    "default_user",
+    "client",
+    "default_client",
+    "none",
+)
+RULES = (
+    "within_bound",
+    "rate_over_bound",
+    "request_time_over_bound",
+    "tokens_below_zero",
+    "refused_over_bound",
+    "no_bound",
+    "exempt",
+)
+VERDICTS = ("throttled", "refused", "allowed")
 
 WINDOW_RULE, MEASURED_RULE = "window", "measured"
 OTHERS = "<others>"

@@ -12,7 +12,15 @@ import numpy as np
 from state.client_quotas import flow
 from state.client_quotas import layout as L
 from state.client_quotas.declaration import COLUMNS, NAME, STATE_VERSION
-from state.client_quotas.layout import NULL, Array, Entity, Sensor, Stats, Usage, World
+from state.client_quotas.layout import (
+    NULL,
+    Array,
+    OpenStats,
+    OpenUsage,
+    QuotaEntity,
+    QuotaSensor,
+    World,
+)
 from state.client_quotas.sensors import hold
 from state.client_quotas.shared import MEANING
 from state.engine import structs, wall
@@ -22,15 +30,15 @@ from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.resting import Pages, Resting
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
-from state.engine.tables import Table, in_use, table, with_room
+from state.engine.tables import Indexed, in_use, table, with_room
 from state.engine.wall_job import SharedShard
 from udfs.users import user_of
 
 SAMPLES = ("sample_start", "sample_last", "sample_total")
 _ENTITIES = (
-    Sensor.part("sensors"),
-    Stats.part("stats"),
-    Usage.part("usage"),
+    QuotaSensor.part("sensors"),
+    OpenStats.part("stats"),
+    OpenUsage.part("usage"),
     Plain(SAMPLES[0]),
     Plain(SAMPLES[1]),
     Plain(SAMPLES[2], np.float64),
@@ -114,7 +122,7 @@ class LimitArrays(NamedTuple):
     broker: Array
     shared_ms: Array
     entity: Array
-    entities: Table
+    entities: Indexed
 
 
 def limits_of(records: Records, meaning: Array, empty: int) -> LimitArrays:
@@ -129,12 +137,12 @@ def limits_of(records: Records, meaning: Array, empty: int) -> LimitArrays:
     which = np.empty(len(rows), np.int64)
     count = wall.intern_tuples(known, 0, kind, user, client, np.ones(len(rows), bool), which)
     entity[rows] = which
-    entities = np.ascontiguousarray(known[:count]).view(Entity.dtype).reshape(count)
+    entities = np.ascontiguousarray(known[:count]).view(QuotaEntity.dtype).reshape(count)
     cluster, broker, at_ms = (
         np.ascontiguousarray(records[name]) for name in ("cluster", "broker", "ts_wall_ms")
     )
     return LimitArrays(
-        np.ascontiguousarray(meaning), cluster, broker, at_ms, entity, table(Entity, entities)
+        np.ascontiguousarray(meaning), cluster, broker, at_ms, entity, table(QuotaEntity, entities)
     )
 
 
@@ -154,9 +162,9 @@ def unpack(
         settings=p,
         keys=parts["keys"],
         links=np.zeros(keys, L.LINK),
-        sensors=table(Sensor, parts["sensors"]),
-        stats=table(Stats, parts["stats"]),
-        usage=table(Usage, parts["usage"]),
+        sensors=table(QuotaSensor, parts["sensors"]),
+        stats=table(OpenStats, parts["stats"]),
+        usage=table(OpenUsage, parts["usage"]),
         sample_start=empty,
         sample_last=empty,
         sample_total=np.zeros(0),
@@ -186,16 +194,16 @@ def unpack(
 def more_room(w: World, topics: int = 0) -> World:
     """The world with room for more sensors, windows and uses where these are short; `topics` is how
     many uses the next record may add."""
-    sensors = with_room(Sensor, w.sensors, int(flow.NEW))
+    sensors = with_room(QuotaSensor, w.sensors, int(flow.NEW))
     return w._replace(
         sensors=sensors,
-        stats=with_room(Stats, w.stats, int(flow.NEW)),
-        usage=with_room(Usage, w.usage, topics + 1),
+        stats=with_room(OpenStats, w.stats, int(flow.NEW)),
+        usage=with_room(OpenUsage, w.usage, topics + 1),
         **_sample_room(w, sensors),
     )
 
 
-def _sample_room(w: World, sensors: Table) -> dict[str, Any]:
+def _sample_room(w: World, sensors: Indexed) -> dict[str, Any]:
     """The samples with room for those of so many sensors."""
     room = len(sensors.rows) * int(w.settings[0]["stride"])
     return {name: structs.grown(getattr(w, name), room) for name in SAMPLES}

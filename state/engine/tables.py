@@ -4,7 +4,7 @@ A job declares the fields of its rows, those that identify a row first. From the
 record that a kernel reads and writes, the part of the state that keeps it, which names in it are
 renumbered, and the table in memory: rows, and an index of their identities.
 
-    class Usage(Row):
+    class Usage(StateRow):
         broker: Key[Place]
         user: Key[Name]
         requests: Count
@@ -53,7 +53,7 @@ Name = Annotated[Any, Field(is_name=True, default=-1)]
 """An integer of the shard's names, -1 for none."""
 
 
-class Row:
+class StateRow:
     """A row of a table of state; a subclass declares the fields, those of the identity first."""
 
     fields: ClassVar[dict[str, Field]]
@@ -84,7 +84,7 @@ class Row:
         )
 
 
-class Table(NamedTuple):
+class Indexed(NamedTuple):
     """Rows, and an index of the identities of those in use."""
 
     rows: Any
@@ -97,7 +97,7 @@ class Table(NamedTuple):
     """One element: how many rows are in use."""
 
 
-def table(row: type[Row], rows: Array, room: int = 0) -> Table:
+def table(row: type[StateRow], rows: Array, room: int = 0) -> Indexed:
     """A table with these rows, and room for some more (at least `room` in all)."""
     count = len(rows)
     every = repeated(row.blank, max(room, 2 * count + _ROOM))
@@ -105,30 +105,30 @@ def table(row: type[Row], rows: Array, room: int = 0) -> Table:
     size = 64
     while size < 2 * len(every):
         size *= 2
-    found = Table(every, words(every), np.full(size, -1, np.int32), np.array([count]))
+    found = Indexed(every, words(every), np.full(size, -1, np.int32), np.array([count]))
     _enter_all(found, _keys_of(row))
     return found
 
 
-def in_use(t: Table) -> Array:
+def in_use(t: Indexed) -> Array:
     """The rows of a table."""
     found: Array = t.rows[: int(t.used[0])]
     return found
 
 
-def with_room(row: type[Row], t: Table, more: int) -> Table:
+def with_room(row: type[StateRow], t: Indexed, more: int) -> Indexed:
     """The table, or a larger one if it has no room for so many more rows."""
     rows = in_use(t)
     return t if len(rows) + more <= len(t.rows) else table(row, rows, 2 * (len(rows) + more))
 
 
-def _keys_of(row: type[Row]) -> tuple[np.int64, ...]:
+def _keys_of(row: type[StateRow]) -> tuple[np.int64, ...]:
     """A tuple as long as the identity: its length is part of a compiled function's type."""
     return (np.int64(0),) * len(row.keys)
 
 
 @inlined
-def _slot(t: Table, key: Any) -> Int:
+def _slot(t: Indexed, key: Any) -> Int:
     h = np.uint64(0)
     for i in range(len(key)):
         h = (h ^ np.uint64(key[i])) * _MIX
@@ -137,7 +137,7 @@ def _slot(t: Table, key: Any) -> Int:
 
 
 @inlined
-def _same(t: Table, place: Int, key: Any) -> bool:
+def _same(t: Indexed, place: Int, key: Any) -> bool:
     for i in range(len(key)):
         if t.words[place, i] != key[i]:
             return False
@@ -145,7 +145,7 @@ def _same(t: Table, place: Int, key: Any) -> bool:
 
 
 @inlined
-def _probe(t: Table, key: Any) -> Int:
+def _probe(t: Indexed, key: Any) -> Int:
     """The slot of a row, or the free one where it would be."""
     p = _slot(t, key)
     while t.slots[p] >= 0 and not _same(t, np.int64(t.slots[p]), key):
@@ -154,13 +154,13 @@ def _probe(t: Table, key: Any) -> Int:
 
 
 @compiled
-def find(t: Table, key: Any) -> Int:
+def find(t: Indexed, key: Any) -> Int:
     """The place of a row, given its identity; NOBODY without one."""
     return np.int64(t.slots[_probe(t, key)])
 
 
 @compiled
-def at(t: Table, key: Any) -> Int:
+def at(t: Indexed, key: Any) -> Int:
     """The place of a row, found or added. The caller has seen that there is room (`is_short`)."""
     p = _probe(t, key)
     place = np.int64(t.slots[p])
@@ -174,13 +174,13 @@ def at(t: Table, key: Any) -> Int:
 
 
 @inlined
-def is_short(t: Table, more: Int) -> bool:
+def is_short(t: Indexed, more: Int) -> bool:
     """Whether there is no room for so many more rows."""
     return bool(t.used[0] + more > len(t.rows))
 
 
 @compiled
-def _enter_all(t: Table, key: Any) -> None:
+def _enter_all(t: Indexed, key: Any) -> None:
     """Index the rows in use; `key` has the length of the identity."""
     for place in range(t.used[0]):
         h = np.uint64(0)

@@ -17,10 +17,10 @@ import numpy as np
 from state.engine.reach import Reach
 from state.engine.records import Records
 from state.entry_cache import flow, rows
-from state.entry_cache import layout as L
 from state.entry_cache.broker import Broker
 from state.entry_cache.layout import NEVER_READ, NULL, Array, Feed
 from state.entry_cache.operator import EntryCache
+from state.entry_cache.outputs import POLICIES
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 
@@ -101,7 +101,7 @@ class _Foresight(Broker):
 class _WholeTrace(EntryCache):
     """The job on a trace that one call brings to its end."""
 
-    policies = L.POLICIES
+    policies = POLICIES
     make_broker = _Foresight
 
     def __init__(self, params: Mapping[str, Any], policies: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled, inlined
+from state.entry_cache.outputs import SUFFIXES
 
 __all__ = ["NULL", "Array", "Int", "Record", "compiled", "inlined"]
 
@@ -20,18 +21,13 @@ SMALLEST, LARGEST = np.int64(-(2**63)), np.int64(2**63 - 1)
 NEVER_READ = LARGEST
 """Next read of an entry that is never read again (policy `belady`)."""
 
-POLICIES = ("expected_reads", "expected_reads_stash", "fifo", "proportional", "lru", "belady")
 EXPECTED, STASHING, FIFO, PROPORTIONAL, LRU, BELADY = codes(6)
 PENDING = ("stop", "stash", "ignore")
 PENDING_STOP, PENDING_STASH, PENDING_IGNORE = codes(3)
-READERS = ("tail", "catch_up", "replay")
 TAIL, CATCH_UP, REPLAY = codes(3)
-CAUSES = ("time", "size", "invalidated")
 TIME, SIZE, INVALIDATED = codes(3)
-SUFFIXES = ("", "+extended_out", "+unread", "+never_wanted")
 PLAIN, EXTENDED_OUT, UNREAD, NEVER_WANTED = codes(4)
 SUFFIX_COUNT = np.int64(len(SUFFIXES))
-RULES = tuple(cause + suffix for cause in CAUSES for suffix in SUFFIXES)
 
 BLOCK = np.int64(32)
 """Positions of one page."""

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from state.engine.table import GIVEN, ROW, Output, begins, flag, long, rate, text, windows
-from state.entry_cache.layout import CAUSES, POLICIES, READERS
-from state.entry_cache.layout import RULES as EVICTED
+
+CAUSES = ("time", "size", "invalidated")
+SUFFIXES = ("", "+extended_out", "+unread", "+never_wanted")
+RULES = tuple(cause + suffix for cause in CAUSES for suffix in SUFFIXES)
+POLICIES = ("expected_reads", "expected_reads_stash", "fifo", "proportional", "lru", "belady")
+READERS = ("tail", "catch_up", "replay")
 
 _BEGIN = begins(ROW, cluster=(GIVEN,), broker=(GIVEN,), source_feed=(ROW, "feed"))
 
@@ -82,7 +86,7 @@ EVICTIONS = Output(
     sort_by=("cluster", "broker", "policy", "ts_wall_ms"),
     default=False,
     begins=_BEGIN,
-    rules=EVICTED,
+    rules=RULES,
 )
 READS = Output(
     "cache_reads",

@@ -9,6 +9,7 @@ from typing import Any
 
 from state.engine.documents import parsed
 from state.entry_cache import layout as L
+from state.entry_cache.outputs import POLICIES
 
 MIB = 1_048_576
 NS_PER_MS = 1_000_000
@@ -66,7 +67,7 @@ OWN = (
 SWITCHES = (*OWN, "extend_recently_accessed", "release_event")
 """Version parameters: every row carries them, besides the cache's own settings."""
 DUPLICATES = ("discard", "merge")
-ONLINE = L.POLICIES[:-1]
+ONLINE = POLICIES[:-1]
 """All policies but `belady`, which needs the whole trace."""
 Limits = Mapping[str, Any]
 
@@ -128,12 +129,12 @@ class Variant:
         """The policy of a cache that begins."""
         policy = self._own["policy"]
         if (
-            policy in L.POLICIES[:2]
+            policy in POLICIES[:2]
             and "policy" not in self._given
             and not self._setting(BY_COUNT, documents)
         ):
             policy = "fifo"
-        return L.POLICIES.index(policy)
+        return POLICIES.index(policy)
 
     def _setting(self, key: str, documents: Documents, stream_only: bool = False) -> Any:
         name = _OWN_NAMES.get(key, key)

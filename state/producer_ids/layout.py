@@ -11,20 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
-from state.engine.tables import NOBODY, Code, Key, Ms, Row, Table
+from state.engine.tables import NOBODY, Code, Indexed, Key, Ms, StateRow
 
 __all__ = ["NOBODY", "NULL", "Array", "Int", "Record", "compiled"]
 
 MODES = ("A", "B", "C", "L")
 MODE_A, MODE_B, MODE_C, MODE_L = codes(4)
-RULES = (
-    "unseen_within_bound",
-    "unseen_over_bound",
-    "rejected_over_bound",
-    "recounted_after_disposal",
-    "unseen_after_gap",
-    "assigned",
-)
 WITHIN, OVER, REJECTED_OVER, RECOUNTED, AFTER_GAP, ASSIGNED = codes(6)
 NOT_A_BATCH, SEEN, UNSEEN = codes(3)
 """Outcomes of a record."""
@@ -142,7 +134,7 @@ else its ids are (bloom), or it is a set of ids by its `serial` (exact)."""
 DERIVED_FILTER = ("at", "room", "next", "previous", "serial")
 
 
-class Identity(Row):
+class KnownId(StateRow):
     """An id in a filter, or one that was counted for a user at `at_ms`."""
 
     owner: Key[Code]
@@ -181,8 +173,8 @@ class World(NamedTuple):
     sample_start: Array
     sample_last: Array
     sample_total: Array
-    ids: Table
-    counted: Table
+    ids: Indexed
+    counted: Indexed
     turns: Array
     turn_start: Array
     """Where the turns of each broker begin and, at the next, end; the first holds from ever."""

@@ -17,8 +17,17 @@ from state.engine.table import (
     text,
     windows,
 )
-from state.producer_ids.layout import RULES
-from state.producer_ids.quota import SOURCES, VERDICTS
+
+RULES = (
+    "unseen_within_bound",
+    "unseen_over_bound",
+    "rejected_over_bound",
+    "recounted_after_disposal",
+    "unseen_after_gap",
+    "assigned",
+)
+VERDICTS = ("counted", "throttled", "rejected")
+SOURCES = ("user", "default_user", "none")
 
 _OF_WINDOW = begins(
     KEY,

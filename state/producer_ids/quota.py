@@ -8,9 +8,7 @@ MATHS = ("token_bucket", "sampled_rate")
 TOKEN_BUCKET, SAMPLED_RATE = codes(2)
 UNITS = ("window", "second")
 PER_WINDOW, PER_SECOND = codes(2)
-VERDICTS = ("counted", "throttled", "rejected")
 COUNTED, THROTTLED, REJECTED = codes(3)
-SOURCES = ("user", "default_user", "none")
 FROM_USER, FROM_DEFAULT_USER, FROM_NOWHERE = codes(3)
 UNLIMITED = {"long": float(2**63 - 1), "int": float(2**31 - 1)}
 """Bound of a user without a quota, by `unlimited_default`."""

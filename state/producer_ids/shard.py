@@ -15,7 +15,7 @@ from state.engine.tables import in_use, table
 from state.engine.wall_job import SharedShard
 from state.producer_ids import layout as L
 from state.producer_ids.declaration import COLUMNS, NAME, STATE_VERSION, USER
-from state.producer_ids.layout import NULL, Array, Identity, World
+from state.producer_ids.layout import NULL, Array, KnownId, World
 from state.producer_ids.shared import MEANING, Timeline
 
 _SAMPLE_COLUMNS = ("sample_start", "sample_last", "sample_total")
@@ -27,7 +27,7 @@ KEPT = Store(
     Struct("meaning", MEANING, ("name",)),
     Columns("keys", L.KEY, ("cluster", "broker", "user", "feed")),
     Columns("filters", L.FILTER, derived=L.DERIVED_FILTER),
-    Identity.part("counted"),
+    KnownId.part("counted"),
     Plain("words", np.uint64),
     Plain("ids"),
     Plain(_SAMPLE_COLUMNS[0]),
@@ -101,7 +101,7 @@ def unpack(
     grown["key"][live:] = -1
     grown["next"][live:] = np.append(np.arange(live + 1, live + records), -1)[:records]
     p["free_filter"] = live if records else -1
-    ids = np.zeros(len(parts["ids"]), Identity.dtype)
+    ids = np.zeros(len(parts["ids"]), KnownId.dtype)
     ids["owner"], ids["pid"] = np.repeat(np.arange(live), filters["items"] * exact), parts["ids"]
     counted = structs.copied(parts["counted"])
     counted["owner"] += live
@@ -113,8 +113,8 @@ def unpack(
         filters=grown,
         words=parts["words"],
         free=np.full((2, L.CLASSES), -1, np.int64),
-        ids=table(Identity, ids, len(ids) + records * exact),
-        counted=table(Identity, counted, len(counted) + records * exact),
+        ids=table(KnownId, ids, len(ids) + records * exact),
+        counted=table(KnownId, counted, len(counted) + records * exact),
         turns=timeline.turns,
         turn_start=timeline.turn_start,
         defaults=timeline.defaults,

@@ -31,34 +31,11 @@ CAUSES = 6
 """Types up to UNKNOWN: those that a mark of Weir can have."""
 FLAGS = (CONNECTION, IO_THREAD, UNKNOWN)
 """Types whose marks stand in no FIFO."""
-TYPE_NAMES = (
-    "ConnectionMaxPendingPublishRequestsExceeded",
-    "IOThreadMaxPendingPublishBytesExceeded",
-    "TopicPublishRate",
-    "ResourceGroupPublishRate",
-    "BrokerPublishRate",
-    "Unknown",
-    "ConnectionOutboundBufferFull",
-    "ConnectionPauseReceivingCooldownRateLimit",
-)
-LIMITER_NAMES = ("connection", "io_thread", "topic", "resource_group", "broker", "unknown")
-REASONS = (
-    "ConnectionPendingMessagesBreach",
-    "MessageBufferSizeBreach",
-    "TopicProduceQuotaExceeded",
-    "ResourceGroupProduceQuotaExceeded",
-    "BrokerProduceQuotaExceeded",
-    "UNMAPPED",
-    "UNMAPPED",
-    "UNMAPPED",
-)
 REASON_NUMBERS = (2, 3, 0, 1, 4, -1, -1, -1)
 """Numbers of PIP-385; -1 = the proposal has none."""
 
 STATE_CHANGED, TYPE_CHANGED, DROPPED = codes(3)
-TRANSITIONS = ("ConnectionStateChanged", "TypeStateChanged", "Dropped")
 MARK, UNMARK, RECEIPT, PAUSE = codes(4)
-ACTIONS = ("mark", "unmark", "receipt", "pause")
 (
     BUCKET_EMPTY,
     RELEASED,
@@ -79,30 +56,9 @@ ACTIONS = ("mark", "unmark", "receipt", "pause")
     OBSERVED_RESUME,
     NOT_OBSERVED,
 ) = codes(18)
-RULES = (
-    "bucket_empty",
-    "released",
-    "limit_removed",
-    "in_flight_limit",
-    "in_flight_half",
-    "buffer_limit",
-    "buffer_half",
-    "connection_closed",
-    "receipt_in_time",
-    "receipt_timeout",
-    "informed_only",
-    "send_timeout",
-    "client_unsupported",
-    "gap",
-    "mark_observed",
-    "observed_pause",
-    "observed_resume",
-    "not_observed",
-)
 
 # What PIP-385 makes of a mark
 NO_EXCHANGE, NOT_SUPPORTED, RECEIVED, TIMED_OUT, NOT_WAITED, WAITING_FOR = codes(6)
-RECEIPT_STATES = (None, "not_supported", "received", "timed_out", "not_waited", None)
 
 # Values of the version parameters, by position
 TRACKERS = ("per_type", "shared_counter")
@@ -117,7 +73,6 @@ REPEAT_THROTTLES = ("replace", "max")
 TIMEOUT_RULES = ("active", "seen")
 OBSERVED_PAUSES = ("correct", "ignore")
 THROTTLED_EXCEPTION, TIMEOUT_EXCEPTION = np.int64(1), np.int64(2)
-EXCEPTIONS = (None, "ProducerThrottledException", "TimeoutException")
 
 _i8, _u1 = "<i8", "|u1"
 

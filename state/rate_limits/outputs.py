@@ -17,22 +17,57 @@ from state.engine.table import (
     short,
     text,
 )
-from state.rate_limits.layout import (
-    ACTIONS,
-    EXCEPTIONS,
-    LIMITER_NAMES,
-    REASONS,
-    RECEIPT_STATES,
-    RULES,
-    TRANSITIONS,
-    TYPE_NAMES,
-    UNKNOWN,
+
+ACTIONS = ("mark", "unmark", "receipt", "pause")
+EXCEPTIONS = (None, "ProducerThrottledException", "TimeoutException")
+LIMITER_NAMES = ("connection", "io_thread", "topic", "resource_group", "broker", "unknown")
+REASONS = (
+    "ConnectionPendingMessagesBreach",
+    "MessageBufferSizeBreach",
+    "TopicProduceQuotaExceeded",
+    "ResourceGroupProduceQuotaExceeded",
+    "BrokerProduceQuotaExceeded",
+    "UNMAPPED",
+    "UNMAPPED",
+    "UNMAPPED",
+)
+RECEIPT_STATES = (None, "not_supported", "received", "timed_out", "not_waited", None)
+RULES = (
+    "bucket_empty",
+    "released",
+    "limit_removed",
+    "in_flight_limit",
+    "in_flight_half",
+    "buffer_limit",
+    "buffer_half",
+    "connection_closed",
+    "receipt_in_time",
+    "receipt_timeout",
+    "informed_only",
+    "send_timeout",
+    "client_unsupported",
+    "gap",
+    "mark_observed",
+    "observed_pause",
+    "observed_resume",
+    "not_observed",
+)
+TRANSITIONS = ("ConnectionStateChanged", "TypeStateChanged", "Dropped")
+TYPE_NAMES = (
+    "ConnectionMaxPendingPublishRequestsExceeded",
+    "IOThreadMaxPendingPublishBytesExceeded",
+    "TopicPublishRate",
+    "ResourceGroupPublishRate",
+    "BrokerPublishRate",
+    "Unknown",
+    "ConnectionOutboundBufferFull",
+    "ConnectionPauseReceivingCooldownRateLimit",
 )
 
 CNX, PRODUCER, TOPIC, TRIGGER, LIMITER = "cnx", "producer", "topic", "trigger", "limiter"
 """What the fields of these names in the kernel's rows are positions of."""
 WINDOW_RULE = "window"
-_OF_TYPES = tuple(LIMITER_NAMES[min(kind, int(UNKNOWN))] for kind in range(len(TYPE_NAMES)))
+_OF_TYPES = (*LIMITER_NAMES, *["unknown"] * (len(TYPE_NAMES) - len(LIMITER_NAMES)))
 _BEGIN = begins(ROW, cluster=(GIVEN,), broker=(GIVEN,), source_feed=(ROW, "feed"))
 
 _PRODUCER_NAME = text("producer_name", "name of that producer")

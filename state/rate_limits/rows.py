@@ -17,7 +17,7 @@ from state.rate_limits.broker import Broker
 from state.rate_limits.layout import NULL, Array
 
 _NUMBERS = pa.array([n if n >= 0 else None for n in L.REASON_NUMBERS], pa.int32())
-_LIMITERS = pa.array(L.LIMITER_NAMES)
+_LIMITERS = pa.array(T.LIMITER_NAMES)
 _PARTITION = r"-partition-(?P<number>\d+)$"
 _MS_PER_S = 1000
 MOST_DIGITS = 9
@@ -160,8 +160,8 @@ class Rows:
                 for name, limit in limits.items()
             },
             limited_times=_long(topics["limited"].sum(axis=1)),
-            by_reason=_counts(topics["by_reason"], L.REASONS),
-            limited_by_limiter=_counts(topics["limited"], L.LIMITER_NAMES),
+            by_reason=_counts(topics["by_reason"], T.REASONS),
+            limited_by_limiter=_counts(topics["limited"], T.LIMITER_NAMES),
             resource_group=groups.take(pa.array(order)),
         )
 

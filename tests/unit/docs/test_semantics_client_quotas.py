@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from app.config.policies import problems
-from state.client_quotas import layout as L
+from state.client_quotas.outputs import LEVELS, RULES
 from state.client_quotas.parameters import ClientQuotasParameters
 from tests.unit.state.client_quota_trace import T0, numbered, play, policy, quota, request
 from tests.unit.state.shipping import Row
@@ -69,7 +69,7 @@ def test_a_level_that_changes() -> None:
     ]
 
 
-@pytest.mark.parametrize("word", [*L.LEVELS, *L.RULES, *ClientQuotasParameters.model_fields])
+@pytest.mark.parametrize("word", [*LEVELS, *RULES, *ClientQuotasParameters.model_fields])
 def test_the_page_names_every_level_rule_and_parameter(word: str) -> None:
     assert f"`{word}`" in PAGE.read_text()
 

@@ -109,7 +109,7 @@ def test_a_newer_layout_is_refused_by_name(tmp_warehouse, capsys):
     for words in COMMANDS:
         code, out, err = run(capsys, tmp_warehouse, *words)
         assert (code, out) == (2, "")
-        assert f"layout version {LAYOUT_VERSION + 1}" in err and len(err.splitlines()) == 2
+        assert f"layout version {LAYOUT_VERSION + 1}" in err and len(err.splitlines()) == 3
 
 
 @pytest.mark.parametrize(

@@ -14,13 +14,15 @@ LATER = {"numba", "pandas", "pyspark", "scipy", "great_expectations"}
 """A quarter of a second each, or more."""
 OF_LOGS = "kafka_logs"
 """Its lines become records of the contract before Spark sees them."""
+OF_ARCHIVE = "archive"
+"""It is read once, when a warehouse continues another one."""
 BEFORE_SPARK = [
     "app.cli",
     "app.run.preflight",
     "app.run.maintenance.retention",
     "app.engine.throttle_publisher",
     "app.show.alerts.rule_files",
-    *(module for name, module in FORMATS.items() if name != OF_LOGS),
+    *(module for name, module in FORMATS.items() if name not in (OF_LOGS, OF_ARCHIVE)),
 ]
 """What the check before Spark imports, by the configuration."""
 BESIDE = [

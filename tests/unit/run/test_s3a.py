@@ -42,6 +42,7 @@ def test_the_other_names_of_an_option() -> None:
 def test_the_role_of_a_service_account_of_kubernetes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/var/run/secrets/token")
     assert confs(Location("s3a://lake/weir", {"AWS_REGION": "r"})) == {
+        MANAGER: FILES,
         "spark.hadoop.fs.s3a.endpoint.region": "r",
         "spark.hadoop.fs.s3a.aws.credentials.provider": "software.amazon.awssdk.auth.credentials."
         "WebIdentityTokenFileCredentialsProvider",

@@ -13,6 +13,7 @@ from state.chunks import consumer as kernel
 from state.chunks import flow, shard
 from state.chunks import layout as L
 from state.chunks.operator import Chunks, room_for_rows
+from state.chunks.outputs import OUTCOMES
 from state.chunks.shared import NO_GAPS
 from state.engine.names import Names
 from tests.unit.state.chunk_trace import PARAMS
@@ -175,7 +176,7 @@ class CoreConsumer:
             at, acks, tracked = int(row["start"]), int(row["acks"]), int(row["tracked"])
             positions = self._o.positions[at : at + acks + tracked, 1]
             names = [self._places[int(e)] for e in positions]
-            outcome = L.OUTCOMES[row["outcome"]]
+            outcome = OUTCOMES[row["outcome"]]
             effects = [outcome] if outcome in SIDE_EFFECTS else []
             effects += ["ORPHANED"] * bool(row["orphaned"])
             yield Answer(outcome, 0, names[:acks], names[acks:], effects)

@@ -13,6 +13,7 @@ from state.entry_cache import passes
 from state.entry_cache.cursors import others_before
 from state.entry_cache.flow import begin_run
 from state.entry_cache.layout import NULL
+from state.entry_cache.outputs import POLICIES
 from state.entry_cache.positions import entry_at, first_from
 from state.entry_cache.settings import TRIGGER
 from state.entry_cache.world import grow, new_out, new_world, with_cursors, with_topics
@@ -36,7 +37,7 @@ class Core:
         begin_run(self.world, np.int64(0))
         self.key, self.now = w.key[0], 0
         self.key["with_evictions"] = 1
-        policy = L.POLICIES.index(settings.get("policy", "expected_reads"))
+        policy = POLICIES.index(settings.get("policy", "expected_reads"))
         self.set(
             policy=policy,
             max_requeue=settings.get("requeue_max", 5),

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from state.rate_limits import tracker
-from state.rate_limits.layout import TRANSITIONS, TYPE_NAMES, TYPES
+from state.rate_limits.layout import TYPES
+from state.rate_limits.outputs import TRANSITIONS, TYPE_NAMES
 from tests.reference.tracker import REENTRANT, UNKNOWN, Tracker
 from tests.reference.tracker import TYPES as REFERENCE_TYPES
 from tests.unit.state.recorded import cases, vectors

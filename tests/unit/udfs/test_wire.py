@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from state.rate_limits import layout as L
+from state.rate_limits import outputs
 from tests.support.throttle_command import decode_command
 from udfs import wire
 from udfs.wire import (
@@ -68,7 +69,7 @@ def test_commands_by_hand(command: ThrottleCommand, text: str) -> None:
 
 
 def test_reasons_have_the_numbers_of_the_broker_model() -> None:
-    mapped = [(n, r) for n, r in zip(L.REASON_NUMBERS, L.REASONS, strict=True) if n >= 0]
+    mapped = [(n, r) for n, r in zip(L.REASON_NUMBERS, outputs.REASONS, strict=True) if n >= 0]
     assert sorted(mapped) == list(enumerate(REASONS))
     assert [wire.reason_number(r) for r in REASONS] == [0, 1, 2, 3, 4]
 

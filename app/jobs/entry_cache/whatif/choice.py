@@ -14,7 +14,7 @@ from app.config.reading import describe
 from app.errors import UserError, did_you_mean
 from app.jobs.entry_cache.whatif.curves import Curve
 from app.terminal.sizes import read_size
-from state.entry_cache.layout import POLICIES
+from state.entry_cache.outputs import POLICIES
 from state.entry_cache.parameters import CacheVariant, EntryCacheParameters
 
 MIB = 2**20

@@ -13,13 +13,13 @@ from state.engine.store import Store
 from state.engine.tables import (
     NOBODY,
     Count,
+    Indexed,
     Key,
     Ms,
     Name,
     Place,
     Real,
-    Row,
-    Table,
+    StateRow,
     at,
     find,
     in_use,
@@ -30,7 +30,7 @@ from state.engine.tables import (
 from tests.support.effort import drawn
 
 
-class Use(Row):
+class Use(StateRow):
     """What a user did at a broker."""
 
     broker: Key[Place]
@@ -42,7 +42,7 @@ class Use(Row):
 
 
 @compiled
-def count(t: Table, brokers: Array, users: Array, begin: Int) -> Int:
+def count(t: Indexed, brokers: Array, users: Array, begin: Int) -> Int:
     """Count requests; the first for which there is no room, or their number."""
     for i in range(begin, len(brokers)):
         if is_short(t, 1):
@@ -54,7 +54,7 @@ def count(t: Table, brokers: Array, users: Array, begin: Int) -> Int:
     return np.int64(len(brokers))
 
 
-def counted(requests: list[tuple[int, int]], room: int) -> Table:
+def counted(requests: list[tuple[int, int]], room: int) -> Indexed:
     brokers, users = np.array(requests, np.int64).reshape(-1, 2).T.copy()
     t, done = table(Use, np.zeros(0, Use.dtype), room), np.int64(0)
     while (done := count(t, brokers, users, done)) < len(requests):
@@ -106,6 +106,6 @@ def test_a_part_keeps_rows_and_renumbers_their_names() -> None:
 def test_the_identity_stands_first() -> None:
     with pytest.raises(TypeError, match="Amiss: the fields of the identity stand first"):
 
-        class Amiss(Row):
+        class Amiss(StateRow):
             requests: Count
             user: Key[Name]

@@ -14,7 +14,7 @@ from app.config.settings import Settings
 from app.jobs.entry_cache.whatif.command import EQUAL, TABLE
 from app.tables.definitions import TABLES
 from app.tables.manifest import LAYOUT_VERSION
-from state.entry_cache.layout import POLICIES
+from state.entry_cache.outputs import POLICIES
 from tests.support.producer_quota import archive
 from tests.unit.state.entry_cache_input import added, cursor, read
 from tests.unit.whatif.bakeoff.traces import cache_records, write_lines

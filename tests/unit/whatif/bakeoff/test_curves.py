@@ -15,8 +15,8 @@ from app.jobs.entry_cache.whatif.trace import read_trace
 from state.engine.reach import Reach
 from state.entry_cache.belady import compare
 from state.entry_cache.declaration import NAME as JOB
-from state.entry_cache.layout import POLICIES
 from state.entry_cache.operator import EntryCache
+from state.entry_cache.outputs import POLICIES
 from tests.support.effort import drawn
 from tests.unit.state.cache_trace import PARAMS, blob, numbered
 from tests.unit.state.trace import START_MS
