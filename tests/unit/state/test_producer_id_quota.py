@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from state.engine import kafka_quota
-from state.producer_ids import flow, quota, shard
+from state.producer_ids import flow, outputs, quota, shard
 from state.producer_ids import layout as L
 from state.producer_ids.layout import World
 from state.producer_ids.shared import Timeline
@@ -116,7 +116,7 @@ class Sensor:
         w = self.users.roomy()
         w.settings["enforcement"] = kafka_quota.ENFORCEMENTS.index(enforcement)
         verdict, throttle_ms = flow.charge(w, 0, float(value), now, self.bound)
-        return quota.VERDICTS[verdict], throttle_ms
+        return outputs.VERDICTS[verdict], throttle_ms
 
     def tokens(self, now: int) -> float:
         """The balance; reading refills, and a look at it just before sees the same."""
@@ -616,7 +616,7 @@ def test_users_of_one_shard_do_not_touch_each_other(math: str, stat: str, enforc
         w = users.roomy()
         verdict, throttle_ms = flow.charge(w, user, 1.0, now, 4.0)
         expected = alone[user].charge(1, now, enforcement)
-        assert (quota.VERDICTS[verdict], throttle_ms) == expected
+        assert (outputs.VERDICTS[verdict], throttle_ms) == expected
         assert flow.levels(w, user, now, 4.0) == flow.levels(alone[user].users.w, 0, now, 4.0)
         seen.add(expected[0])
     assert seen == {"counted", "rejected" if enforcement == "strict" else "throttled"}
