@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from state.engine.table import (
@@ -170,14 +171,12 @@ DECISIONS = Output(
     begins=FROM_RECORD,
     rules=RULES,
 )
-VERDICT_ROWS = Output(
-    "client_quota_verdicts",
-    "Every request with the client quota that decided.",
-    _JUDGED,
-    sort_by=(*_PLACE, "ts_wall_ms"),
+VERDICT_ROWS = replace(
+    DECISIONS,
+    name="client_quota_verdicts",
+    meaning="Every request with the client quota that decided.",
     default=False,
-    begins=FROM_RECORD,
-    rules=RULES,
+    shadowed=False,
 )
 STATS = Output(
     "client_quota_stats",

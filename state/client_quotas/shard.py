@@ -57,7 +57,6 @@ KEPT = Store(
     added=("resting",),
 )
 _PARTS = ("keys", "sensors", "stats", "usage", *SAMPLES)
-_ROOM = 64
 LONG_AGO = np.int64(-(2**61))
 """Time of samples that are not stored: they have expired."""
 
