@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from state.client_quotas import layout as L
-from state.client_quotas.layout import NULL, Array, Feed, Int, Out, Record, World, compiled, inlined
+from state.client_quotas.layout import NULL, Array, Int, Out, Record, World, compiled, inlined
 from state.client_quotas.levels import kinds_of, remember_kinds
 from state.client_quotas.rules import take_rate, take_request
 from state.client_quotas.sensors import new_sensor
@@ -143,23 +143,24 @@ def _reach(w: World, key: Int, rank: Int) -> None:
 
 
 @inlined
-def lacks_room(w: World, f: Feed, i: Int) -> bool:
+def lacks_room(w: World, r: Record) -> bool:
     """Whether what one more record adds may not fit."""
-    topics = f.topic_start[i + 1] - f.topic_start[i] + 1
+    topics = r.topics_end - r.topics_begin + 1
     return bool(is_short(w.sensors, NEW) or is_short(w.stats, NEW) or is_short(w.usage, topics))
 
 
 @compiled
-def judge(w: World, o: Out, f: Feed, begin: Int) -> Int:
+def judge(w: World, o: Out, records: Array, begin: Int) -> Int:
     """Judge records from `begin` on; returns the first that there was no room for, or DONE."""
-    for i in range(begin, len(f.key)):
-        if lacks_room(w, f, i):
+    for i in range(begin, len(records)):
+        r = records[i]
+        if lacks_room(w, r):
             return i
-        _reach(w, f.key[i], f.rank[i])
-        if f.rate[i] != 0:
-            take_rate(w, f, i)
+        _reach(w, r.key, r.rank)
+        if r.is_rate != 0:
+            take_rate(w, r)
         else:
-            take_request(w, o, f, i)
+            take_request(w, o, r)
     return DONE
 
 

@@ -195,6 +195,9 @@ class World(NamedTuple):
     """(keys, entities, types): bounds that documents of the stream set, NaN for none."""
     configured: Array
     """The same of the configuration; it holds where the stream sets nothing."""
+    topic: Array
+    """Topics of the requests of this call, one after the other, as names."""
+    topic_bytes: Array
     pair_names: Array
     """(pairs, 3): broker, user and client of the requests of this call."""
     pair_version: Array
@@ -221,33 +224,33 @@ class Out(NamedTuple):
     """One element: the verdict that is being worked out."""
 
 
-class Feed(NamedTuple):
-    """Records of brokers to be judged, in order; NULL and -1 mean null."""
+class QuotaRecord(StateRow):
+    """A record of a broker to be judged: a request, or a rate that the broker measured."""
 
-    key: Array
-    rate: Array
-    """Whether it is a rate that the broker measured, not a request."""
-    at_ms: Array
-    feed: Array
-    pair: Array
-    principal: Array
-    client_id: Array
-    api: Array
-    api_kind: Array
-    bytes: Array
-    handler_ns: Array
-    mutations: Array
-    strict: Array
+    record: Place
+    """Its place among those of this call."""
+    key: Place
+    """Its broker."""
+    rank: Count
+    """How many shared records come before it."""
+    is_rate: Count
+    ts_wall_ms: Ms
+    source_feed: Name
+    pair: Place
+    principal: Name
+    client_id: Name
+    api: Name
+    api_kind: Code
+    charged_bytes: Count
+    handler_time_ns: Count
+    mutations: Count
+    strict: Count
     """Whether mutations over the limit are refused."""
-    throttle_ms: Array
-    exempt: Array
-    type: Array
-    value: Array
-    bound: Array
-    throttle_avg: Array
-    topic_start: Array
-    """Where the topics of each record begin and, at the next, end."""
-    topic: Array
-    topic_bytes: Array
-    rank: Array
-    """How many shared records come before each."""
+    throttle_ms: Ms
+    exempt: Count
+    quota_type: Code
+    value_milli: Count
+    bound_milli: Count
+    throttle_avg_milli: Count
+    topics_begin: Place
+    topics_end: Place

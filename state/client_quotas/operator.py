@@ -25,16 +25,17 @@ from state.client_quotas import flow, resting
 from state.client_quotas import layout as L
 from state.client_quotas import shard as shards
 from state.client_quotas.declaration import COLUMNS, DECLARATION, NAME
-from state.client_quotas.layout import NULL, Array, Feed, Out, World
+from state.client_quotas.layout import NULL, Array, Out, QuotaRecord, World
 from state.client_quotas.outputs import DECISIONS, VERDICT, VERDICT_ROWS
 from state.client_quotas.rows import close_windows
 from state.client_quotas.sequence import SEQUENCE
 from state.client_quotas.shard import Shard
 from state.client_quotas.shared import KINDS, LIMITS
-from state.client_quotas.topics import topics_of
+from state.client_quotas.topics import TopicBytes, topics_of
 from state.engine import kafka_quota, wall
 from state.engine.documents import Configured
 from state.engine.emitted import Emitted
+from state.engine.feed import fed
 from state.engine.reach import Reach
 from state.engine.records import Records, length
 from state.engine.wall_job import Batch, SharedWallJob, least
@@ -94,9 +95,13 @@ class ClientQuotas(SharedWallJob[Shard]):
     # -- judging -----------------------------------------------------------------------------
 
     def _judge(self, s: Shard, batch: Batch, reach: Reach) -> dict[str, pa.Table]:
-        feed, pairs = self._feed(s, batch)
+        records, pairs, topics = self._feed(s, batch)
         resting.wake(s, pairs, batch.keys, batch.begin_ms, self._settings)
-        w, o = self._play(self.world(s, batch.keys, pairs), feed, batch)
+        w, o = self._play(
+            self.world(s, batch.keys, pairs)._replace(topic=topics.topic, topic_bytes=topics.bytes),
+            records,
+            batch,
+        )
         p, of = w.settings[0], Emitted(s.names, records=batch.records)
         rows = ((DECISIONS, o.decisions, "decisions"), (VERDICT_ROWS, o.verdicts, "verdicts"))
         tables = {out.name: of.table(out, all_[: p[n]]) for out, all_, n in rows if p[n]}
@@ -123,22 +128,22 @@ class ClientQuotas(SharedWallJob[Shard]):
             shards.limits_of(s.shared, s.meaning, empty),
         )
 
-    def _play(self, w: World, feed: Feed, batch: Batch) -> tuple[World, Out]:
+    def _play(self, w: World, records: Array, batch: Batch) -> tuple[World, Out]:
         flow.prepare(w, batch.begin_ms)
-        n = length(batch.records)
+        n = len(records)
         o = Out(
             np.zeros(n, VERDICT),
             np.zeros(n if self._verdicts else 0, VERDICT),
             np.zeros(1, VERDICT),
         )
-        at = flow.judge(w, o, feed, np.int64(0))
+        at = flow.judge(w, o, records, np.int64(0))
         while at >= 0:
-            w = shards.more_room(w, int(feed.topic_start[at + 1] - feed.topic_start[at]))
-            at = flow.judge(w, o, feed, at)
+            w = shards.more_room(w, int(records["topics_end"][at] - records["topics_begin"][at]))
+            at = flow.judge(w, o, records, at)
         flow.move_on(w)
         return w, o
 
-    def _feed(self, s: Shard, batch: Batch) -> tuple[Feed, Array]:
+    def _feed(self, s: Shard, batch: Batch) -> tuple[Array, Array, TopicBytes]:
         """The records as the kernel takes them, and their brokers, users and clients."""
         empty, _, *others = s.names.intern(_NAMES).tolist()
         r, n = batch.records, length(batch.records)
@@ -157,29 +162,18 @@ class ClientQuotas(SharedWallJob[Shard]):
         type_ = np.full(len(s.names) + 1, -1)
         type_[types] = np.arange(len(types))
         topics = topics_of(r["topic_bytes"], s.names)
-        columns = (
-            key,
-            rate,
-            r["ts_wall_ms"],
-            r["source_feed"],
-            pair,
-            r["principal"],
-            r["client_id"],
-            r["api"],
-            kind[r["api"]],
-            r["charged_bytes"],
-            r["handler_time_ns"],
-            r["mutations"],
-            np.where(version == NULL, self._strict, version >= since[r["api"]]),
-            r["throttle_ms"],
-            r["exempt"],
-            type_[r["quota_type"]],
-            r["value_milli"],
-            r["bound_milli"],
-            r["throttle_avg_milli"],
-            topics.start,
-            topics.topic,
-            topics.bytes,
-            SEQUENCE.ranks(r, s.shared, s.names),
+        records = fed(
+            QuotaRecord,
+            r,
+            record=np.arange(n),
+            key=key,
+            rank=SEQUENCE.ranks(r, s.shared, s.names),
+            is_rate=rate,
+            pair=pair,
+            api_kind=kind[r["api"]],
+            strict=np.where(version == NULL, self._strict, version >= since[r["api"]]),
+            quota_type=type_[r["quota_type"]],
+            topics_begin=topics.start[:-1],
+            topics_end=topics.start[1:],
         )
-        return Feed(*(np.ascontiguousarray(c, np.int64) for c in columns)), known[:count]
+        return records, known[:count], topics

@@ -14,7 +14,6 @@ from state.client_quotas import layout as L
 from state.client_quotas.layout import (
     NOBODY,
     NULL,
-    Feed,
     Int,
     Out,
     Record,
@@ -78,40 +77,40 @@ def _is_measured(w: World, key: Int, type_: Int) -> bool:
 
 
 @inlined
-def _is_exempt(f: Feed, i: Int) -> bool:
-    return bool(f.exempt[i] == 1)
+def _is_exempt(r: Record) -> bool:
+    return bool(r.exempt == 1)
 
 
 @inlined
-def _is_unsized_fetch(f: Feed, i: Int) -> bool:
-    return bool(f.api_kind[i] == L.FETCHES and f.bytes[i] == NULL and not _is_exempt(f, i))
+def _is_unsized_fetch(r: Record) -> bool:
+    return bool(r.api_kind == L.FETCHES and r.charged_bytes == NULL and not _is_exempt(r))
 
 
 @inlined
-def _amount_of(f: Feed, i: Int) -> tuple[Int, float]:
+def _amount_of(r: Record) -> tuple[Int, float]:
     """The type of quota that a request counts for beside its time, and how much."""
-    kind = f.api_kind[i]
-    if kind == L.PRODUCES and f.bytes[i] != NULL:
-        return L.PRODUCE, np.float64(f.bytes[i])
-    if kind == L.FETCHES and f.bytes[i] != NULL and not _is_exempt(f, i):
-        return L.FETCH, np.float64(f.bytes[i])
-    if kind == L.MUTATES and f.mutations[i] != NULL:
-        return L.MUTATION, np.float64(f.mutations[i])
+    kind = r.api_kind
+    if kind == L.PRODUCES and r.charged_bytes != NULL:
+        return L.PRODUCE, np.float64(r.charged_bytes)
+    if kind == L.FETCHES and r.charged_bytes != NULL and not _is_exempt(r):
+        return L.FETCH, np.float64(r.charged_bytes)
+    if kind == L.MUTATES and r.mutations != NULL:
+        return L.MUTATION, np.float64(r.mutations)
     return NOBODY, _NOTHING
 
 
 @inlined
-def charge_amount(w: World, f: Feed, i: Int) -> Charge:
+def charge_amount(w: World, r: Record) -> Charge:
     """Charge the bytes or the mutations of a request."""
-    type_, value = _amount_of(f, i)
-    if type_ < 0 or not _is_measured(w, f.key[i], type_):
+    type_, value = _amount_of(r)
+    if type_ < 0 or not _is_measured(w, r.key, type_):
         return _nothing()
-    now, bound = f.at_ms[i], w.pair_bound[f.pair[i], type_]
-    s = sensor_of(w, f.pair[i], type_, now)
+    now, bound = r.ts_wall_ms, w.pair_bound[r.pair, type_]
+    s = sensor_of(w, r.pair, type_, now)
     if type_ != L.MUTATION:
         rate, span, throttle = charge_rate(w, s, type_, value, now, bound)
         return Charge(type_, s, value, bound, rate, span, _NAN, throttle, False)
-    tokens, throttle, refused = charge_tokens(w, s, value, now, bound, f.strict[i] != 0)
+    tokens, throttle, refused = charge_tokens(w, s, value, now, bound, r.strict != 0)
     rate, span = _NAN, NULL
     if w.sensors.rows[s].used > 0:
         rate, span = kafka_quota.sampled_rate(samples_of(w, s), now, sampling_of(w, type_))
@@ -119,32 +118,32 @@ def charge_amount(w: World, f: Feed, i: Int) -> Charge:
 
 
 @inlined
-def charge_time(w: World, f: Feed, i: Int) -> Charge:
+def charge_time(w: World, r: Record) -> Charge:
     """Charge the time of a request, with that of network threads as far as it is known."""
-    if f.handler_ns[i] == NULL or _is_exempt(f, i) or not _is_measured(w, f.key[i], L.REQUEST):
+    if r.handler_time_ns == NULL or _is_exempt(r) or not _is_measured(w, r.key, L.REQUEST):
         return _nothing()
-    now, bound = f.at_ms[i], w.pair_bound[f.pair[i], L.REQUEST]
-    s = sensor_of(w, f.pair[i], L.REQUEST, now)
-    percent = f.handler_ns[i] * NANOS_TO_PERCENT * (1.0 + w.sensors.rows[s].network)
+    now, bound = r.ts_wall_ms, w.pair_bound[r.pair, L.REQUEST]
+    s = sensor_of(w, r.pair, L.REQUEST, now)
+    percent = r.handler_time_ns * NANOS_TO_PERCENT * (1.0 + w.sensors.rows[s].network)
     rate, span, throttle = charge_rate(w, s, L.REQUEST, percent, now, bound)
     return Charge(L.REQUEST, s, percent, bound, rate, span, _NAN, throttle, False)
 
 
 @inlined
-def explain_fetch(w: World, f: Feed, i: Int, amount: Charge, time: Charge) -> Charge:
+def explain_fetch(w: World, r: Record, amount: Charge, time: Charge) -> Charge:
     """The charge of a fetch without a size. The answer to a throttled fetch is empty, so its size may
     follow from the throttle time that the broker answered, unless its time explains that."""
-    observed, bound = f.throttle_ms[i], w.pair_bound[f.pair[i], L.FETCH]
+    observed, bound = r.throttle_ms, w.pair_bound[r.pair, L.FETCH]
     if (
         w.settings[0]["reports"] == 0
-        or not _is_unsized_fetch(f, i)
+        or not _is_unsized_fetch(r)
         or not observed > time.throttle_ms
-        or not _is_measured(w, f.key[i], L.FETCH)
+        or not _is_measured(w, r.key, L.FETCH)
         or not bound > 0.0
     ):
         return amount
-    s = sensor_of(w, f.pair[i], L.FETCH, f.at_ms[i])
-    rate, span, value = explain_rate(w, s, L.FETCH, observed, f.at_ms[i], bound)
+    s = sensor_of(w, r.pair, L.FETCH, r.ts_wall_ms)
+    rate, span, value = explain_rate(w, s, L.FETCH, observed, r.ts_wall_ms, bound)
     return Charge(L.FETCH, s, value, bound, rate, span, _NAN, np.int64(observed), False)
 
 
@@ -173,27 +172,27 @@ def _decides_by_time(amount: Charge, time: Charge) -> bool:
 
 
 @inlined
-def _may_be_of_another(w: World, f: Feed, i: Int) -> bool:
+def _may_be_of_another(w: World, r: Record) -> bool:
     """Whether the throttle time of a request may be that of a quota which it was not charged to here:
     of the controller, or of bytes that are not known."""
-    kind = f.api_kind[i]
+    kind = r.api_kind
     if kind == L.PRODUCES or kind == L.FETCHES:
         type_ = L.PRODUCE if kind == L.PRODUCES else L.FETCH
-        bound = w.pair_bound[f.pair[i], type_]
-        return bool(f.bytes[i] == NULL and bound == bound)
+        bound = w.pair_bound[r.pair, type_]
+        return bool(r.charged_bytes == NULL and bound == bound)
     return bool(kind == L.MUTATES)
 
 
 @inlined
-def _learn(w: World, f: Feed, i: Int, amount: Charge, time: Charge) -> None:
+def _learn(w: World, r: Record, amount: Charge, time: Charge) -> None:
     """Learn the time of network threads from a throttle time that only the quota on time explains."""
-    observed = f.throttle_ms[i]
+    observed = r.throttle_ms
     if (
         w.settings[0]["reports"] != 0
         and amount.throttle_ms == 0
         and observed != NULL
         and observed != time.throttle_ms
-        and not _may_be_of_another(w, f, i)
+        and not _may_be_of_another(w, r)
     ):
         learn_network(w, time.sensor, np.int64(observed), time.rate, time.span_ms, time.bound)
 
@@ -202,9 +201,7 @@ def _learn(w: World, f: Feed, i: Int, amount: Charge, time: Charge) -> None:
 
 
 @inlined
-def _rule_of(
-    f: Feed, i: Int, amount: Charge, by_time: bool, throttle_ms: Int, bounded: bool
-) -> Int:
+def _rule_of(r: Record, amount: Charge, by_time: bool, throttle_ms: Int, bounded: bool) -> Int:
     if amount.refused:
         return L.REFUSED_OVER
     if throttle_ms > 0:
@@ -213,13 +210,13 @@ def _rule_of(
         return L.TOKENS_BELOW if amount.type == L.MUTATION else L.RATE_OVER
     if bounded:
         return L.WITHIN
-    return L.EXEMPT if _is_exempt(f, i) and amount.type < 0 else L.UNBOUND
+    return L.EXEMPT if _is_exempt(r) and amount.type < 0 else L.UNBOUND
 
 
 @inlined
-def _judge(w: World, o: Out, f: Feed, i: Int, amount: Charge, time: Charge, by_time: bool) -> None:
+def _judge(w: World, o: Out, r: Record, amount: Charge, time: Charge, by_time: bool) -> None:
     """Say what the quota that decides has found."""
-    g, pair = o.given[0], f.pair[i]
+    g, pair = o.given[0], r.pair
     throttle_ms = max(amount.throttle_ms, time.throttle_ms, _ZERO)
     type_ = time.type if by_time else amount.type
     bound = time.bound if by_time else amount.bound
@@ -235,7 +232,7 @@ def _judge(w: World, o: Out, f: Feed, i: Int, amount: Charge, time: Charge, by_t
     g["tokens"] = _NAN if by_time or not bounded else amount.tokens
     g["charged"] = _NAN if type_ < 0 else time.value if by_time else amount.value
     g["throttle_ms"] = throttle_ms
-    g["rule"] = _rule_of(f, i, amount, by_time, throttle_ms, bounded)
+    g["rule"] = _rule_of(r, amount, by_time, throttle_ms, bounded)
     g["verdict"] = L.ALLOWED
     if amount.refused:
         g["verdict"] = L.REFUSED
@@ -247,17 +244,15 @@ def _judge(w: World, o: Out, f: Feed, i: Int, amount: Charge, time: Charge, by_t
 
 
 @inlined
-def _count(
-    w: World, f: Feed, i: Int, charge: Charge, value: float, decides: bool, given: Record
-) -> None:
+def _count(w: World, r: Record, charge: Charge, value: float, decides: bool, given: Record) -> None:
     """Count a charge in the open window of its entity and, if its quota decides, the verdict."""
-    e = w.stats.rows[add_stats(w, f, i, charge.type, value, charge.rate)]
+    e = w.stats.rows[add_stats(w, r, charge.type, value, charge.rate)]
     if not decides:
         return
     if given["verdict"] != L.ALLOWED:
         e.throttled += 1
         e.throttle_ms += given["throttle_ms"]
-    observed = f.throttle_ms[i]
+    observed = r.throttle_ms
     if observed != NULL:
         e.observed += 1
         e.observed_ms += observed
@@ -275,17 +270,17 @@ def _put_verdict(row: Record, i: Int, number: Int, given: Record) -> None:
 
 
 @inlined
-def _put_rows(w: World, o: Out, f: Feed, i: Int) -> None:
+def _put_rows(w: World, o: Out, r: Record) -> None:
     """The rows of a request, numbered among those of its broker and time."""
     p, given = w.settings[0], o.given[0]
-    if p["row_key"] != f.key[i] or p["row_ms"] != f.at_ms[i]:
-        p["row_key"], p["row_ms"], p["decision_no"], p["verdict_no"] = f.key[i], f.at_ms[i], 0, 0
+    if p["row_key"] != r.key or p["row_ms"] != r.ts_wall_ms:
+        p["row_key"], p["row_ms"], p["decision_no"], p["verdict_no"] = r.key, r.ts_wall_ms, 0, 0
     if given["verdict"] != L.ALLOWED:
-        _put_verdict(o.decisions[p["decisions"]], i, p["decision_no"], given)
+        _put_verdict(o.decisions[p["decisions"]], r.record, p["decision_no"], given)
         p["decisions"] += 1
         p["decision_no"] += 1
     if p["verdicts_too"] != 0:
-        _put_verdict(o.verdicts[p["verdicts"]], i, p["verdict_no"], given)
+        _put_verdict(o.verdicts[p["verdicts"]], r.record, p["verdict_no"], given)
         p["verdicts"] += 1
         p["verdict_no"] += 1
 
@@ -294,63 +289,63 @@ def _put_rows(w: World, o: Out, f: Feed, i: Int) -> None:
 
 
 @inlined
-def take_request(w: World, o: Out, f: Feed, i: Int) -> None:
+def take_request(w: World, o: Out, r: Record) -> None:
     """Judge one request, once its broker has reached its time."""
-    key, pair, given = f.key[i], f.pair[i], o.given[0]
+    key, pair, given = r.key, r.pair, o.given[0]
     if w.keys[key]["began"] == 0:
         remember_kinds(w, key, _ONE)
     if w.pair_version[pair] != w.links[key]["version"]:
         resolve(w, pair)
-    charged, time = charge_amount(w, f, i), charge_time(w, f, i)
-    amount = explain_fetch(w, f, i, charged, time)
+    charged, time = charge_amount(w, r), charge_time(w, r)
+    amount = explain_fetch(w, r, charged, time)
     by_time = _decides_by_time(amount, time)
     if by_time:
-        _learn(w, f, i, amount, time)
-    _judge(w, o, f, i, amount, time, by_time)
+        _learn(w, r, amount, time)
+    _judge(w, o, r, amount, time, by_time)
     value = amount.value
     if amount.refused or (amount.type == L.FETCH and given["throttle_ms"] > 0):
         value = _NOTHING
-        if not amount.refused and not _is_unsized_fetch(f, i):
-            record(w, amount.sensor, L.FETCH, -amount.value, f.at_ms[i])
+        if not amount.refused and not _is_unsized_fetch(r):
+            record(w, amount.sensor, L.FETCH, -amount.value, r.ts_wall_ms)
     if amount.type >= 0:
-        _count(w, f, i, amount, value, not by_time, given)
+        _count(w, r, amount, value, not by_time, given)
     if time.type >= 0:
-        _count(w, f, i, time, time.value, by_time, given)
-    observed = f.throttle_ms[i]
+        _count(w, r, time, time.value, by_time, given)
+    observed = r.throttle_ms
     known = observed if observed != NULL else given["throttle_ms"]
-    given["top_topic"] = count_use(w, f, i, known)
-    _put_rows(w, o, f, i)
+    given["top_topic"] = count_use(w, r, known)
+    _put_rows(w, o, r)
 
 
 @inlined
-def take_rate(w: World, f: Feed, i: Int) -> None:
+def take_rate(w: World, r: Record) -> None:
     """Add a rate that the broker measured to the open window of its entity."""
-    p, key, now, type_ = w.settings[0], f.key[i], f.at_ms[i], f.type[i]
-    user, client = w.pair_names[f.pair[i], 1], w.pair_names[f.pair[i], 2]
+    p, key, now, type_ = w.settings[0], r.key, r.ts_wall_ms, r.quota_type
+    user, client = w.pair_names[r.pair, 1], w.pair_names[r.pair, 2]
     window = window_of(w, now)
     e = w.stats.rows[at(w.stats, (key, window, type_, user, client, L.OF_METRICS))]
     bound, level = limit_of(w, key, user, client, type_)
     reported = p["reports"] != 0
-    if reported and f.bound[i] != NULL:
+    if reported and r.bound_milli != NULL:
         # 0 and less, of brokers before 3.5, throttle nobody
-        bound = f.bound[i] / 1000.0 if f.bound[i] > 0 else _UNBOUNDED
-    e.feed, e.last_ms = f.feed[i], now
+        bound = r.bound_milli / 1000.0 if r.bound_milli > 0 else _UNBOUNDED
+    e.feed, e.last_ms = r.source_feed, now
     e.requests += 1
     # A limit that went amid the window is the one that throttled in it.
     if bound == bound or e.throttled == 0:
         e.bound, e.level = bound, level
     over: Record = False
     if type_ == L.MUTATION:
-        over = reported and f.value[i] < 0
+        over = reported and r.value_milli < 0
     else:
-        rate = f.value[i] / 1000.0
+        rate = r.value_milli / 1000.0
         e.rate_sum += rate
         if not e.rate_max >= rate:
             e.rate_max = rate
         over = not reported and rate > bound
     # A mean of a minute outlives its limit; where no limit is known at all, it is all there is.
     if over or (
-        (reported and f.throttle_avg[i] != NULL and f.throttle_avg[i] > 0)
+        (reported and r.throttle_avg_milli != NULL and r.throttle_avg_milli > 0)
         and (bound == bound or w.keys[key]["kinds"] == 0)
     ):
         e.throttled += 1

@@ -171,6 +171,8 @@ def unpack(
         from_stream=np.zeros((keys, entities), np.uint8),
         stream=none,
         configured=none.copy(),
+        topic=empty,
+        topic_bytes=empty,
         pair_names=pairs,
         pair_version=np.full(len(pairs), -1, np.int64),
         pair_tags=np.zeros((*by_type, 2), np.int64),

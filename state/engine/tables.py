@@ -27,6 +27,7 @@ from state.engine.structs import repeated, words
 NOBODY = np.int64(-1)
 """The place of a row that is not there."""
 _ROOM = 64
+_NONE = np.zeros(0, np.int64)
 _MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
 
 
@@ -91,35 +92,63 @@ class Indexed(NamedTuple):
     """Records, whose fields are attributes in a kernel."""
     words: Array
     """The same memory in words of 8 bytes."""
+    blank: Array
+    """The words of a row with the defaults."""
     slots: Array
     """Open addressing: the place of a row, -1 for none."""
     used: Array
-    """One element: how many rows are in use."""
+    """Two elements: how many places are in use or were, and how many of these are free."""
+    free: Array
+    """The places that are free, the one that is taken next last."""
 
 
-def table(row: type[StateRow], rows: Array, room: int = 0) -> Indexed:
-    """A table with these rows, and room for some more (at least `room` in all)."""
+def table(row: type[StateRow], rows: Array, room: int = 0, free: Array = _NONE) -> Indexed:
+    """A table with these rows, and room for some more (at least `room` in all). Rows at the places
+    `free` are none."""
     count = len(rows)
     every = repeated(row.blank, max(room, 2 * count + _ROOM))
     words(every)[:count] = words(np.ascontiguousarray(rows))
+    words(every)[free] = words(row.blank)
     size = 64
     while size < 2 * len(every):
         size *= 2
-    found = Indexed(every, words(every), np.full(size, -1, np.int32), np.array([count]))
-    _enter_all(found, _keys_of(row))
+    places = np.zeros(len(every), np.int64)
+    places[: len(free)] = free
+    found = Indexed(
+        every,
+        words(every),
+        words(row.blank)[0],
+        np.full(size, -1, np.int32),
+        np.array([count, len(free)]),
+        places,
+    )
+    _enter_all(found, _is_used(found), _keys_of(row))
     return found
 
 
 def in_use(t: Indexed) -> Array:
-    """The rows of a table."""
+    """The rows of a table, which has no place that is free."""
     found: Array = t.rows[: int(t.used[0])]
     return found
 
 
+def places(t: Indexed) -> Array:
+    """Where the rows of a table are, in order."""
+    return np.flatnonzero(_is_used(t))
+
+
+def _is_used(t: Indexed) -> Array:
+    found = np.ones(int(t.used[0]), np.bool_)
+    found[t.free[: int(t.used[1])]] = False
+    return found
+
+
 def with_room(row: type[StateRow], t: Indexed, more: int) -> Indexed:
-    """The table, or a larger one if it has no room for so many more rows."""
-    rows = in_use(t)
-    return t if len(rows) + more <= len(t.rows) else table(row, rows, 2 * (len(rows) + more))
+    """The table, or a larger one if it has no room for so many more rows. Rows stay where they are."""
+    rows, free = t.rows[: int(t.used[0])], t.free[: int(t.used[1])]
+    if len(rows) - len(free) + more <= len(t.rows):
+        return t
+    return table(row, rows, 2 * (len(rows) + more), free)
 
 
 def _keys_of(row: type[StateRow]) -> tuple[np.int64, ...]:
@@ -129,6 +158,7 @@ def _keys_of(row: type[StateRow]) -> tuple[np.int64, ...]:
 
 @inlined
 def _slot(t: Indexed, key: Any) -> Int:
+    """The first slot of the search for an identity."""
     h = np.uint64(0)
     for i in range(len(key)):
         h = (h ^ np.uint64(key[i])) * _MIX
@@ -165,8 +195,7 @@ def at(t: Indexed, key: Any) -> Int:
     p = _probe(t, key)
     place = np.int64(t.slots[p])
     if place < 0:
-        place = t.used[0]
-        t.used[0] = place + 1
+        place = _new_place(t)
         for i in range(len(key)):
             t.words[place, i] = key[i]
         t.slots[p] = place
@@ -174,20 +203,154 @@ def at(t: Indexed, key: Any) -> Int:
 
 
 @inlined
-def is_short(t: Indexed, more: Int) -> bool:
-    """Whether there is no room for so many more rows."""
-    return bool(t.used[0] + more > len(t.rows))
+def _new_place(t: Indexed) -> Int:
+    if t.used[1] > 0:
+        t.used[1] -= 1
+        return np.int64(t.free[t.used[1]])
+    t.used[0] += 1
+    return np.int64(t.used[0] - 1)
 
 
 @compiled
-def _enter_all(t: Indexed, key: Any) -> None:
+def drop(t: Indexed, key: Any) -> Int:
+    """Remove a row, given its identity; returns the place that it had, which is used again, or
+    NOBODY. Slots behind it move up, so that no search ends early."""
+    p = _probe(t, key)
+    place = np.int64(t.slots[p])
+    if place < 0:
+        return NOBODY
+    last = len(t.slots) - 1
+    q = (p + 1) & last
+    while t.slots[q] >= 0:
+        home = _home(t, np.int64(t.slots[q]), key)
+        if ((q - home) & last) >= ((q - p) & last):
+            t.slots[p] = t.slots[q]
+            p = q
+        q = (q + 1) & last
+    t.slots[p] = -1
+    for i in range(len(t.blank)):
+        t.words[place, i] = t.blank[i]
+    t.free[t.used[1]] = place
+    t.used[1] += 1
+    return place
+
+
+@inlined
+def is_short(t: Indexed, more: Int) -> bool:
+    """Whether there is no room for so many more rows."""
+    return bool(t.used[0] - t.used[1] + more > len(t.rows))
+
+
+@inlined
+def _home(t: Indexed, place: Int, key: Any) -> Int:
+    """The first slot of the search for a row; `key` has the length of the identity."""
+    h = np.uint64(0)
+    for i in range(len(key)):
+        h = (h ^ np.uint64(t.words[place, i])) * _MIX
+        h ^= h >> _SHIFT
+    return np.int64(h & np.uint64(len(t.slots) - 1))
+
+
+@compiled
+def _enter_all(t: Indexed, is_used: Array, key: Any) -> None:
     """Index the rows in use; `key` has the length of the identity."""
-    for place in range(t.used[0]):
-        h = np.uint64(0)
-        for i in range(len(key)):
-            h = (h ^ np.uint64(t.words[place, i])) * _MIX
-            h ^= h >> _SHIFT
-        p = np.int64(h & np.uint64(len(t.slots) - 1))
-        while t.slots[p] >= 0:
-            p = (p + 1) & (len(t.slots) - 1)
-        t.slots[p] = place
+    for place in range(len(is_used)):
+        if is_used[place]:
+            p = _home(t, np.int64(place), key)
+            while t.slots[p] >= 0:
+                p = (p + 1) & (len(t.slots) - 1)
+            t.slots[p] = place
+
+
+# -- rows that belong to a row ---------------------------------------------------------------
+
+
+class Children(NamedTuple):
+    """The rows of a table by the row to which they belong, of each owner in an order of its own."""
+
+    first: Array
+    """By place of the owner the place of its first one, NOBODY without."""
+    last: Array
+    following: Array
+    """By place of a child the one after it, NOBODY for none."""
+    before: Array
+
+
+def children(owner: Array, places_: Array, owners: int, room: int) -> Children:
+    """Children at these places, in order, each with the place of its owner, and room for more; see
+    `table`."""
+    made = (np.full(n, NOBODY) for n in (owners, owners, room, room))
+    found = Children(*made)
+    _adopt_all(found, owner, places_)
+    return found
+
+
+def more_children(c: Children, owners: int, room: int) -> Children:
+    """The same with room for more owners and children."""
+
+    def more(array: Array, size: int) -> Array:
+        return np.append(array, np.full(max(size - len(array), 0), NOBODY))
+
+    return Children(
+        more(c.first, owners), more(c.last, owners), more(c.following, room), more(c.before, room)
+    )
+
+
+@compiled
+def adopt(c: Children, owner: Int, place: Int) -> None:
+    """Add a child behind the others of its owner."""
+    last = c.last[owner]
+    c.before[place], c.following[place] = last, NOBODY
+    if last >= 0:
+        c.following[last] = place
+    else:
+        c.first[owner] = place
+    c.last[owner] = place
+
+
+@compiled
+def release(c: Children, owner: Int, place: Int) -> None:
+    """Take a child from its owner."""
+    before, following = c.before[place], c.following[place]
+    if before >= 0:
+        c.following[before] = following
+    else:
+        c.first[owner] = following
+    if following >= 0:
+        c.before[following] = before
+    else:
+        c.last[owner] = before
+    c.before[place] = c.following[place] = NOBODY
+
+
+@compiled
+def _adopt_all(c: Children, owner: Array, places_: Array) -> None:
+    for i in range(len(places_)):
+        adopt(c, owner[i], places_[i])
+
+
+def in_order(c: Children, owners: Array) -> Array:
+    """The places of the children of some owners, one owner after the other."""
+    found = np.empty(len(c.following), np.int64)
+    return found[: _in_order(c, owners, found)]
+
+
+@compiled
+def _in_order(c: Children, owners: Array, found: Array) -> Int:
+    count = 0
+    for k in range(len(owners)):
+        place = c.first[owners[k]]
+        while place >= 0:
+            found[count] = place
+            count += 1
+            place = c.following[place]
+    return count
+
+
+def moved(places_: Array, kept: Array, room: int) -> Array:
+    """Where rows are once only those at `kept` are there, in that order; NOBODY: nowhere. `room` is
+    how many places there were."""
+    number = np.full(room + 1, NOBODY)
+    number[kept] = np.arange(len(kept))
+    found: Array = number[places_]
+    return found

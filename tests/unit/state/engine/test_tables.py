@@ -20,10 +20,18 @@ from state.engine.tables import (
     Place,
     Real,
     StateRow,
+    adopt,
     at,
+    children,
+    drop,
     find,
+    in_order,
     in_use,
     is_short,
+    more_children,
+    moved,
+    places,
+    release,
     table,
     with_room,
 )
@@ -109,3 +117,47 @@ def test_the_identity_stands_first() -> None:
         class Amiss(StateRow):
             requests: Count
             user: Key[Name]
+
+
+KEYS = st.tuples(st.integers(0, 3), st.integers(0, 12))
+
+
+@drawn(300)
+@given(steps=st.lists(st.tuples(st.booleans(), KEYS), max_size=300))
+def test_rows_come_and_go_as_those_of_a_dictionary(
+    steps: list[tuple[bool, tuple[int, int]]],
+) -> None:
+    """Their children of a broker stay in the order in which they came."""
+    t = table(Use, np.zeros(0, Use.dtype), 1)
+    of = children(np.zeros(0, np.int64), np.zeros(0, np.int64), 4, len(t.rows))
+    wanted: dict[tuple[int, int], int] = {}
+    for number, (comes, pair) in enumerate(steps):
+        key = np.int64(pair[0]), np.int64(pair[1])
+        if comes:
+            t = with_room(Use, t, 1)
+            of = more_children(of, 4, len(t.rows))
+            known = find(t, key)
+            assert bool(known != NOBODY) == (pair in wanted)
+            place = at(t, key)
+            if known == NOBODY:
+                assert t.rows[place]["requests"] == 0 and t.rows[place]["since_ms"] == NULL
+                adopt(of, key[0], place)
+            t.rows[place]["requests"] = wanted[pair] = number
+        else:
+            place = find(t, key)
+            assert drop(t, key) == place
+            assert bool(place != NOBODY) == (wanted.pop(pair, None) is not None)
+            if place != NOBODY:
+                release(of, key[0], place)
+    rows = t.rows[places(t)]
+    found = {(int(r["broker"]), int(r["user"])): int(r["requests"]) for r in rows}
+    assert found == wanted and len(rows) == len(wanted)
+    every = np.arange(4)
+    ordered = in_order(of, every)
+    came = sorted(wanted, key=lambda pair: pair[0])
+    assert t.rows[ordered][["broker", "user"]].tolist() == came
+    assert moved(ordered, ordered, len(t.rows)).tolist() == list(range(len(wanted)))
+    anew = table(Use, t.rows[ordered])
+    again = children(in_use(anew)["broker"], np.arange(len(ordered)), 4, len(anew.rows))
+    assert in_order(again, every).tolist() == list(range(len(wanted)))
+    assert all(find(anew, (np.int64(b), np.int64(u))) >= 0 for b, u in wanted)
