@@ -185,6 +185,26 @@ def _two_partitions(request: pytest.FixtureRequest) -> Iterator[None]:
         spark.conf.set("spark.sql.shuffle.partitions", "2")
 
 
+@pytest.fixture(autouse=True)
+def _jvm_lives_on() -> Iterator[None]:
+    """A test whose end the JVM does not see fails, rather than the next one that needs it."""
+    before = _jvm_code()
+    yield
+    after = _jvm_code()
+    if before is None and after is not None:
+        pytest.fail(f"the JVM of the session that tests share has ended: exit code {after}")
+
+
+def _jvm_code() -> int | None:
+    """Exit code of the JVM of this process; None while it lives, or there is none."""
+    if "pyspark" not in sys.modules:
+        return None
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    return process.poll() if process is not None else None
+
+
 @pytest.fixture
 def tmp_warehouse(tmp_path: Path) -> str:
     """The path of a warehouse that does not exist yet."""

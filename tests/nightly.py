@@ -1,10 +1,10 @@
 """The nightly tier: `./test.sh --nightly`.
 
 Every test with the slow ones, on random traces that no run has had before, and the seeded faults, in
-parts. What came out of each is in tests/nightly.json: commit it. Exit code 1 if anything failed. A run
-that was cut goes on with the parts that this commit has not had. The seed of a run repeats its
-traces: `python -m tests.nightly --seed N`; examples that failed are kept in .hypothesis and tried
-first by the next run.
+parts. What came out of each last, and of which commit, is in tests/nightly.json: commit it. Exit code
+1 if anything failed. A run that was cut goes on with the parts that this commit has not had. The seed
+of a run repeats its traces: `python -m tests.nightly --seed N`; examples that failed are kept in
+.hypothesis and tried first by the next run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -66,15 +65,6 @@ def faults() -> dict[str, Any]:
     return {"failed": ["a fault is not found"] if _python(["tests.faults"]) else []}
 
 
-def begun(described: dict[str, Any]) -> dict[str, Any]:
-    """The parts that this commit has had here; none where files are not as in a commit."""
-    if not OUTCOME.exists() or "-dirty" in (described["commit"] or "-dirty"):
-        return {}
-    found = json.loads(OUTCOME.read_text("utf-8"))
-    same = {**found["machine"], "date": described["date"]} == described
-    return dict(found["parts"]) if same else {}
-
-
 def main() -> int:
     """Run all parts, write what came out of each; the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tests.nightly", description=__doc__)
@@ -83,21 +73,23 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", default=PARTS, help="default: all")
     options = parser.parse_args()
     described = machine.describe()
-    parts = begun(described)
+    commit, date = str(described.pop("commit")), described.pop("date")
+    parts = dict(json.loads(OUTCOME.read_text("utf-8"))["parts"]) if OUTCOME.exists() else {}
     for name in options.parts:
-        if name in parts:
+        if not commit.endswith("-dirty") and parts.get(name, {}).get("commit") == commit:
             continue
         since = time.monotonic()
         found = faults() if name == FAULTS else tested(name, options.seed, options.processes)
         parts[name] = {
-            "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+            "commit": commit,
+            "date": date,
             "seed": options.seed,
             "seconds": round(time.monotonic() - since),
             **found,
         }
         outcome = {"machine": described, "parts": parts}
         OUTCOME.write_text(json.dumps(outcome, indent=1) + "\n", "utf-8")
-    failed = [f"{name}: {each}" for name, part in parts.items() for each in part["failed"]]
+    failed = [f"{name}: {each}" for name in options.parts for each in parts[name]["failed"]]
     print("\n".join(failed) or "nothing failed")
     return 1 if failed else 0
 

@@ -32,6 +32,7 @@ from app.read.duckdb_functions import add_functions, calls_functions
 from app.read.read_only import first_lines, only_select
 from app.tables.definitions import TABLES, VIEWS, Table
 from app.tables.log_files import require_contents
+from app.tables.object_store import file_system
 from app.tables.time_travel import rows_changed_in, version_at
 from app.terminal.program import PROGRAM
 
@@ -99,6 +100,18 @@ ANY_ORDER = {"preserve_insertion_order": "false"}
 NARROWER = "ask for a shorter time, or where there is more memory"
 
 
+@dataclass
+class Kept:
+    """What stays between rounds of an object store, where each look costs requests. By table:"""
+
+    tables: dict[str, DeltaTable] = field(default_factory=dict)
+    """Open ones: a new one would read its log again."""
+    rows: dict[str, tuple[int, pa.Table]] = field(default_factory=dict)
+    """The rows of a small one, at a version."""
+    changed: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    """A version, and when rows changed last up to it (ms since the epoch)."""
+
+
 @dataclass(frozen=True)
 class Warehouse(Location):
     """A location with one Delta table per name, as it is read."""
@@ -109,8 +122,8 @@ class Warehouse(Location):
     """The configured rules of owners."""
     cluster: str | None = None
     """Tables that name clusters have the rows of this one alone; None for all."""
-    kept: dict[str, DeltaTable] | None = field(default=None, compare=False, repr=False)
-    """Tables that stay open between rounds: of an object store a new one reads its log again."""
+    kept: Kept | None = field(default=None, compare=False, repr=False)
+    """Of an object store, between rounds."""
 
     @classmethod
     def of(cls, location: Location, owners: Sequence[Owner] = ()) -> Warehouse:
@@ -161,7 +174,7 @@ class Warehouse(Location):
         if folder is not None and self.as_of_ms is None:
             require_contents(location)
         try:
-            kept = None if self.kept is None else self.kept.pop(name, None)
+            kept = None if self.kept is None else self.kept.tables.pop(name, None)
             delta = kept or DeltaTable(location, storage_options=self.storage_options)
             if kept is not None:
                 kept.update_incremental()
@@ -178,14 +191,50 @@ class Warehouse(Location):
             raise UserError(f"{location}: cannot be read\n{reason(error)}") from error
         require_plain_rows(delta, location)
         if self.kept is not None:
-            self.kept[name] = delta
+            self.kept.tables[name] = delta
         return delta
+
+    def changed_ms(self, name: str, delta: DeltaTable) -> int | None:
+        """When the rows of an opened table changed last (ms since the epoch)."""
+        version = delta.version()
+        known = None if self.kept is None else self.kept.changed.get(name)
+        if known is not None and known[0] == version:
+            return known[1]
+        _, changed_ms = rows_changed_in(self.location(name), self.storage_options, version)
+        if self.kept is not None:
+            self.kept.changed[name] = version, changed_ms
+        return changed_ms
+
+    def small_rows(self, name: str, delta: DeltaTable) -> pa.Table:
+        """All rows of a small table."""
+        version = delta.version()
+        known = None if self.kept is None else self.kept.rows.get(name)
+        if known is not None and known[0] == version:
+            return known[1]
+        rows = delta.to_pyarrow_dataset().to_table()
+        if self.kept is not None:
+            self.kept.rows[name] = version, rows
+        return rows
 
     def open_all(self, names: Iterable[str]) -> dict[str, DeltaTable | None]:
         """Several tables by name, opened concurrently."""
         wanted = list(names)
+        there = set(wanted) if self.folder is not None else self._folders()
         with ThreadPoolExecutor(max_workers=8) as pool:
-            return dict(zip(wanted, pool.map(self.open, wanted), strict=True))
+            opened = pool.map(lambda name: self.open(name) if name in there else None, wanted)
+            return dict(zip(wanted, opened, strict=True))
+
+    def _folders(self) -> set[str]:
+        """The folders of a warehouse in an object store: one request, where a table that is not there
+        takes two."""
+        import pyarrow.fs as pafs
+
+        root = pafs.FileSelector("", allow_not_found=True)
+        try:
+            found = file_system(self.uri, self.storage_options).get_file_info(root)
+        except OSError as error:
+            raise UserError(f"{self.uri}: cannot be read\n{reason(error)}") from error
+        return {info.base_name for info in found}
 
     def require(self) -> None:
         """UserError if there is no warehouse."""
@@ -236,9 +285,13 @@ class TableState:
     newest_ms: int | None = None
 
 
-def states(warehouse: Warehouse) -> list[TableState]:
-    """The state of every table, from the logs alone."""
-    return [state(warehouse, name, delta) for name, delta in warehouse.open_all(TABLES).items()]
+def states(
+    warehouse: Warehouse, opened: Mapping[str, DeltaTable | None] | None = None
+) -> list[TableState]:
+    """The state of every table, from the logs alone; some of them are open already."""
+    every = dict(opened or {})
+    every |= warehouse.open_all(name for name in TABLES if name not in every)
+    return [state(warehouse, name, every[name]) for name in TABLES]
 
 
 def connect(
@@ -323,7 +376,8 @@ def _with_views(
             connection.execute(f"CREATE TEMP VIEW {name} AS {view.sql}")
     add_functions(connection, sql or "")
     if STATES in words:
-        _create(connection, STATES, [astuple(each) for each in states(warehouse)])
+        opened = {relation.table.name: relation.delta for relation in relations}
+        _create(connection, STATES, [astuple(each) for each in states(warehouse, opened)])
     if OWNERS in words:
         owners = [tuple(each.model_dump().values()) for each in warehouse.owners]
         _create(connection, OWNERS, [(place, *owner) for place, owner in enumerate(owners)])
@@ -383,7 +437,7 @@ class _Relation:
     def __init__(self, table: Table, delta: DeltaTable | None, calendar: bool = False) -> None:
         self.table = table
         self._calendar = calendar
-        self._delta = delta
+        self.delta = delta
         self.paths: list[str] = []
         self._whole = True
         self._conditions: list[str] = []
@@ -514,14 +568,14 @@ class _Relation:
 
     def _source(self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> str | None:
         """The source from which DuckDB reads the rows; None if there are none."""
-        name, delta = self.table.name, self._delta
+        name, delta = self.table.name, self.delta
         if delta is None or not self.paths:
             return None
         if warehouse.folder is None or any(GLOB.search(p) or "://" in p for p in self.paths):
-            return self._dataset(connection)
+            return self._dataset(connection, warehouse)
         root = str((warehouse.folder / name).resolve())
         if GLOB.search(root) or "://" in root:
-            return self._dataset(connection)
+            return self._dataset(connection, warehouse)
         partitions = delta.metadata().partition_columns
         files = ", ".join(literal(f"{root}/{path}") for path in self.paths)
         rows = f"read_parquet([{files}], hive_partitioning = {'true' if partitions else 'false'}"
@@ -541,9 +595,13 @@ class _Relation:
         typed = ", ".join(f'CAST(NULL AS {self.columns[c]}) AS "{c}"' for c in lacking)
         return f"(SELECT * FROM {rows} UNION ALL BY NAME SELECT {typed} WHERE false)"
 
-    def _dataset(self, connection: duckdb.DuckDBPyConnection) -> str:
-        assert self._delta is not None
-        dataset = self._delta.to_pyarrow_dataset()
+    def _dataset(self, connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> str:
+        assert self.delta is not None
+        name = f"_{self.table.name}"
+        if self._is_small and self._whole:
+            connection.register(name, warehouse.small_rows(self.table.name, self.delta))
+            return name
+        dataset = self.delta.to_pyarrow_dataset()
         if not self._whole:
             import pyarrow.dataset as ds
 
@@ -554,8 +612,8 @@ class _Relation:
                 dataset.format,
                 dataset.filesystem,
             )
-        connection.register(f"_{self.table.name}", dataset)
-        return f"_{self.table.name}"
+        connection.register(name, dataset)
+        return name
 
     def _column(self, name: str) -> list[Any]:
         return list(self._adds.column(name).to_pylist())
@@ -603,11 +661,10 @@ def state(warehouse: Warehouse, name: str, delta: DeltaTable | None) -> TableSta
     clocks = ("ingest_ms",) if name == "quarantine" else NEWEST
     newest = next((f"max.{c}" for c in clocks if c in TABLES[name].names), "")
     version = delta.version()
-    _, committed_ms = rows_changed_in(warehouse.location(name), warehouse.storage_options, version)
     return TableState(
         name,
         version,
-        committed_ms,
+        warehouse.changed_ms(name, delta),
         len(sizes),
         # Every writer of Weir records the rows of a file; without them only a scan counts them.
         None if None in rows else sum(r for r in rows if r is not None),

@@ -59,6 +59,15 @@ REQUIRED = {
 }
 """Confs that the results depend on; the user cannot change them."""
 
+NEVER_LOST = {
+    "spark.storage.blockManagerHeartbeatTimeoutMs": str(100 * 365 * 86_400_000),
+    "spark.executor.heartbeat.maxFailures": str(2**31 - 1),
+}
+"""Confs of a driver that is its own executor. Where its clock has stepped ahead for two minutes, the
+machine has slept, or files of a shuffle are gone, Spark takes this executor for lost and does not let
+it register again, so that the JVM would exit ten minutes later; all else goes on.
+"""
+
 PREFERRED = {
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Counting the rows of a store reads every state once more before it is written.
@@ -102,9 +111,11 @@ def build_session(
     conf = SparkConf().setAppName(app_name)
     if not submitted:
         conf.setMaster(master or "local[2]").setAll(own_confs())
-    for key, value in {**PREFERRED, **s3a.confs(settings.location)}.items():
+    is_local = str(conf.get("spark.master", "")).startswith("local")
+    of_local = NEVER_LOST if is_local else {}
+    for key, value in {**PREFERRED, **of_local, **s3a.confs(settings.location)}.items():
         conf.setIfMissing(key, value)
-    if str(conf.get("spark.master", "")).startswith("local"):
+    if is_local:
         path = [str(ROOT), conf.get(WORKER_PATH), os.environ.get("PYTHONPATH")]
         conf.set(WORKER_PATH, os.pathsep.join(filter(None, path)))
         conf.setIfMissing("spark.python.daemon.module", DAEMON)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from contextlib import contextmanager
 from itertools import pairwise
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,10 +17,13 @@ import pytest
 import yaml
 
 from app.cli import main
+from app.config.alerts import AlertSettings
 from app.config.settings import Settings
 from app.demo.generator.scenario import load_scenario
 from app.demo.generator.trace import plan_trace
 from app.errors import UserError
+from app.read.relations import Warehouse, connect_once
+from app.show.alerts.evaluator import Evaluator
 from app.tables import checkpoints, inventory, lease
 from app.tables.commit import Writer
 from app.tables.run_lock import only_run
@@ -28,7 +32,7 @@ from benchmarks import archives
 from tests.support.servers.process import serving
 from tests.support.servers.s3 import BUCKET, S3, SECRET
 from tests.support.servers.slow_store import Fault, Request, SlowStore
-from tests.unit.run.maintenance.tables import found, plain, rows, writer
+from tests.unit.run.maintenance.tables import fill, found, plain, rows, writer
 
 MakeSettings = Callable[..., Settings]
 
@@ -88,16 +92,22 @@ def append_batches(settings: Settings, number: int) -> list[float]:
     return [*begun_s, time.monotonic()]
 
 
-def appended(settings: Settings, store: SlowStore, number: int) -> list[float]:
-    """As `append_batches`, by way of a store; in a process of its own, since delta-rs lets no thread of
-    its process work while it waits.
-    """
+@contextmanager
+def behind(
+    settings: Settings, store: SlowStore
+) -> Iterator[tuple[SlowStore, ProcessPoolExecutor, Settings]]:
+    """A store, a process of its own, since delta-rs lets no thread of its process work while it waits,
+    and settings that go by way of the store."""
     options = {**settings.storage_options, "AWS_ENDPOINT_URL": store.endpoint}
-    behind = settings.model_copy(update={"storage_options": options})
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        begun_s = pool.submit(append_batches, behind, number).result()
+        yield store, pool, settings.model_copy(update={"storage_options": options})
     store.stop()
-    return begun_s
+
+
+def appended(settings: Settings, store: SlowStore, number: int) -> list[float]:
+    """As `append_batches`, by way of a store."""
+    with behind(settings, store) as (_, pool, there):
+        return pool.submit(append_batches, there, number).result()
 
 
 @pytest.mark.parametrize("fault", ["lost", "refused", "cut"])
@@ -128,6 +138,45 @@ def test_an_append_takes_six_requests_however_long_the_log_is(settings: Settings
     ]
     of_each = {"tables PUT": 2, "tables LIST": 2, "tables GET": 2}
     assert [dict(one) for one in counts[1:]] == [of_each] * 9
+
+
+READ = ("quarantine", "limiter_stats", "group_lag", "lost_messages", "coverage_gaps")
+
+
+LOST = "SELECT * FROM lost_messages ORDER BY ALL"
+
+
+def alert_rounds(settings: Settings) -> list[tuple[float, float, list[Any]]]:
+    """Rounds of alerts: the first, one after which nothing has changed, and one after a commit. Of each
+    its begin and end (s of `time.monotonic`), and rows as it has them."""
+    evaluator, found = Evaluator(Warehouse.of(settings.location), AlertSettings()), []
+    for number in range(3):
+        if number == 2:
+            fill(settings, "lost_messages", range(1, 2))
+        begun_s, broken = time.monotonic(), evaluator.look(None).broken
+        end_s = time.monotonic()
+        assert broken == []
+        with connect_once(evaluator.warehouse, LOST, {}) as connection:
+            found.append((begun_s, end_s, connection.execute(LOST).fetchall()))
+    return found
+
+
+def test_a_round_of_alerts_reads_what_has_changed(settings: Settings, s3: S3) -> None:
+    for name in READ:
+        fill(settings, name, range(1))
+    with behind(settings, SlowStore(s3.port, 0.0)) as (store, pool, there):
+        rounds = pool.submit(alert_rounds, there).result()
+    counts = [
+        Counter(one.kind for at_s, one in store.requests if begun_s <= at_s < end_s)
+        for begun_s, end_s, _ in rounds
+    ]
+    with connect_once(Warehouse.of(settings.location), LOST, {}) as connection:
+        every = connection.execute(LOST).fetchall()
+    before, again, after = (rows for *_, rows in rounds)
+    assert len(before) == 3 and again == before and after == every and len(every) == 6
+    one_look = {"tables LIST": 2 + len(READ), "tables GET": len(READ)}
+    assert counts[1] == one_look
+    assert counts[2].total() <= sum(one_look.values()) + 7, "a commit, its file and its time"
 
 
 def test_commands_read_maintain_and_forget(

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from tempfile import mkstemp
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pytest
-from pyspark import TaskContext
 
 from app.config.settings import Settings
 from app.engine.assignment import plan
-from app.run.progress import records
 from app.run.service import Service, run
 from app.run.shutdown import Stopping
 from app.show.metrics import health
-from app.sources.raw import Raw
 from state.jobs import BY_DEFAULT
+from tests.spark import repeated_tasks
 from tests.support.traces import identities, punctual_trace
 from tests.support.waiting import PATIENCE_S, wait_for
 
@@ -43,47 +40,20 @@ def reports_often(spark: SparkSession) -> Iterator[SparkSession]:
     spark.conf.unset(IDLE_REPORT)
 
 
-def test_records_of_tasks_that_are_repeated_are_counted_once(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    """The first task behind the shuffle removes its files, as the loss of an executor does: Spark
-    repeats every task in front of it."""
-    folder, runs, lost = tmp_path / "in", tmp_path / "runs", tmp_path / "lost"
-    folder.mkdir()
-    runs.mkdir()
-    for part in range(3):
-        (folder / f"{part}.txt").write_text("a record\n" * 1_000)
-    jvm = spark._jvm
-    assert jvm is not None
-    disks = jvm.org.apache.spark.SparkEnv.get().blockManager().diskBlockManager().localDirs()
-    places = [Path(str(disk)) for disk in disks]
-
-    def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        mkstemp(prefix=f"{TaskContext.get().partitionId()}-", dir=runs)  # type: ignore[union-attr]
-        for batch in batches:
-            yield batch.select(["value"])
-
-    def lose(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from batches
-        if not lost.exists():
-            for file in [file for place in places for file in place.glob("*/shuffle_*")]:
-                file.unlink(missing_ok=True)
-            lost.touch()
-
-    frame = Raw(spark.readStream.text(str(folder))).through(read, "value string")
-    behind = frame.repartition(8).mapInArrow(lose, "value string")  # type: ignore[arg-type]
-    rows: list[int] = []
-    query = (
-        behind.writeStream.foreachBatch(lambda part, _: rows.append(part.toArrow().num_rows))
-        .option("checkpointLocation", str(tmp_path / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
+def test_records_of_tasks_that_are_repeated_are_counted_once(tmp_path: Path) -> None:
+    """In a session of its own: one that has lost its executor is not what it was."""
+    done = subprocess.run(
+        [sys.executable, "-m", repeated_tasks.__name__, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=2 * PATIENCE_S,
     )
-    assert query.awaitTermination(PATIENCE_S)
-    assert rows == [3_000]
-    tasks = Counter(path.name.split("-")[0] for path in runs.iterdir())
-    assert max(tasks.values()) > 1, tasks  # some were repeated
-    assert sum(records(progress) for progress in query.recentProgress) == 3_000
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["rows"] == [3_000]
+    assert max(found["tasks"].values()) > 1, found  # some were repeated
+    assert found["counted"] == 3_000
 
 
 def waiting(service: Service) -> bool:

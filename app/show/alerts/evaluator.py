@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.config.alerts import AlertSettings, StdoutSink
 from app.errors import UserError, reason
-from app.read.relations import Warehouse
+from app.read.relations import Kept, Warehouse
 from app.show.alerts.episodes import FIRING, RESOLVED
 from app.show.alerts.evaluation import Evaluation, evaluate_all
 from app.show.alerts.journal import Journal, Row, firing_rows
@@ -72,7 +72,7 @@ class Evaluator:
         self, warehouse: Warehouse, alerts: AlertSettings, only: Sequence[str] = ()
     ) -> None:
         """With `only`, rules of these names are evaluated; sinks receive all changes."""
-        self.warehouse = warehouse if warehouse.folder else replace(warehouse, kept={})
+        self.warehouse = warehouse if warehouse.folder else replace(warehouse, kept=Kept())
         self.alerts = alerts
         every = rules_of(alerts)
         self.rules = chosen(every, only)
