@@ -35,7 +35,9 @@ ENGINES = """\
 ## Other engines
 
 Whatever reads Delta reads the tables. `tables --ddl` prints the statements that register tables and
-views in Spark's catalogue, `--engine duckdb` for DuckDB with its extension `delta`.
+views in Spark's catalogue, `--engine duckdb` for DuckDB with its extension `delta`. Times are whole
+milliseconds, which every engine compares alike; beside each table is a view `<table>_times` with
+timestamps, for tools that want them (`ts_wall` of `ts_wall_ms`).
 
 ```python
 # pandas

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ import duckdb
 import pytest
 
 from app.cli import main
+from app.read.relations import sql_type
 from app.tables.definitions import TABLES, VIEWS
 from tests.support.client_quota_rows import stats
 from tests.support.quota_usage import MINUTE, level, user
@@ -181,7 +183,15 @@ def test_the_statements_register_tables_and_views_in_spark(
             if not row["isTemporary"]
         }
         views = {v for v in VIEWS if set(VIEWS[v].reads) <= {*ROWS, "throttle_events"}}
-        assert there == {*ROWS, "throttle_events", *views}
+        tables = {*ROWS, "throttle_events"}
+        assert there == {*tables, *(f"{name}_times" for name in tables), *views}
+        times = spark.sql("SELECT * FROM weir_ddl.throttle_events_times")
+        stored = spark.sql("SELECT * FROM weir_ddl.throttle_events")
+        assert dict(times.dtypes)["ts_wall"] == "timestamp"
+        assert times.count() == stored.count() > 0
+        assert [row[0] for row in times.selectExpr("unix_millis(ts_wall)").collect()] == [
+            row["ts_wall_ms"] for row in stored.collect()
+        ]
         found = spark.sql("SELECT * FROM weir_ddl.quota_usage").collect()
         assert plain([row.asDict() for row in found]) == EXPECTED
         assert spark.sql("SELECT * FROM weir_ddl.throttle_intervals").count() == 3
@@ -204,6 +214,11 @@ def test_the_statements_register_tables_and_views_in_duckdb(
         )
         for statement in ddl[2:]:
             connection.execute(statement)
+        (same,) = connection.execute(
+            "SELECT list(epoch_ms(window_start)) = list(window_start_ms) FROM producer_id_stats"
+            " POSITIONAL JOIN producer_id_stats_times"
+        ).fetchone()  # type: ignore[misc]
+        assert same
         cursor = connection.execute("SELECT * FROM quota_usage")
         names = [column[0] for column in cursor.description or []]
         rows = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
@@ -222,7 +237,22 @@ def test_statements_of_one_view_are_it_and_what_it_reads(
         ),
         "CREATE OR REPLACE VIEW quota_usage AS",
     ]
-    assert len(statements(capsys, warehouse, "backlog_checks")) == 1
+    assert len(statements(capsys, warehouse, "backlog_checks")) == 2
+
+
+def test_a_time_beyond_the_calendar_is_null_in_the_view_of_times(
+    warehouse: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, view = statements(capsys, warehouse, "backlog_checks", "--engine", "duckdb")[2:]
+    with duckdb.connect() as connection:
+        columns = {c.name: sql_type(c.type) for c in TABLES["backlog_checks"].columns}
+        typed = ", ".join(f'"{name}" {kind}' for name, kind in columns.items())
+        connection.execute(f"CREATE TABLE backlog_checks ({typed})")
+        for ms in (0, 2**62, -(2**62), None):
+            connection.execute("INSERT INTO backlog_checks (pass_ms) VALUES (?)", [ms])
+        connection.execute(view)
+        found = connection.execute("SELECT pass FROM backlog_checks_times").fetchall()
+    assert found == [(datetime(1970, 1, 1),), (None,), (None,), (None,)]
 
 
 def test_a_table_that_is_not_there_yet_is_named_in_a_comment(
