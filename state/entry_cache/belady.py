@@ -18,7 +18,7 @@ from state.engine.reach import Reach
 from state.engine.records import Records
 from state.entry_cache import flow, rows
 from state.entry_cache.broker import Broker
-from state.entry_cache.layout import NEVER_READ, NULL, Array, Feed
+from state.entry_cache.layout import NEVER_READ, NULL, Array
 from state.entry_cache.operator import EntryCache
 from state.entry_cache.outputs import POLICIES
 
@@ -91,11 +91,14 @@ def _stand_in(
 class _Foresight(Broker):
     """A broker whose records are all known."""
 
-    def feed(self, rows: Records) -> Feed:
-        feed = super().feed(rows)
+    def feed(self, rows: Records) -> Array:
+        found = super().feed(rows)
         reads = flow.DISPATCH if self.key["by_dispatch"] else flow.ENTRY_READ
-        next_reads(feed.kind, feed.topic, feed.ledger, feed.entry, reads, feed.next_read)
-        return feed
+        named = ("event_type", "topic", "ledger_id", "entry_id", "next_read")
+        *about, following = (np.ascontiguousarray(found[name]) for name in named)
+        next_reads(*about, reads, following)
+        found["next_read"] = following
+        return found
 
 
 class _WholeTrace(EntryCache):

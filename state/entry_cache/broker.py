@@ -12,12 +12,13 @@ import pyarrow.compute as pc
 from state.engine import wall
 from state.engine.clocks import window_clock
 from state.engine.documents import Policy, Source
+from state.engine.feed import fed
 from state.engine.key import Key, Row
 from state.engine.names import Names
 from state.engine.records import Records, among
 from state.entry_cache import flow
 from state.entry_cache import layout as L
-from state.entry_cache.layout import NULL, Array, Feed, Out, World
+from state.entry_cache.layout import NULL, Array, CacheRecord, Out, Record, World
 from state.entry_cache.settings import (
     Documents,
     Variant,
@@ -27,7 +28,6 @@ from state.entry_cache.settings import (
 )
 from state.entry_cache.texts import read_positions
 from state.entry_cache.world import (
-    empty_feed,
     grow,
     new_out,
     with_cursors,
@@ -118,33 +118,27 @@ class Broker(Key):
 
     # -- records -----------------------------------------------------------------------------
 
-    def feed(self, rows: Records) -> Feed:
+    def feed(self, rows: Records) -> Array:
         """Records as the kernel reads them; topics and cursors that they bring get their place."""
-        kind = rows["event_type"]
-        if not len(kind):
-            return empty_feed()
         topic = self._topics(rows["topic"])
-        cursor = self._cursors(topic, rows["subscription"], CREATES_CURSOR[kind])
+        cursor = self._cursors(topic, rows["subscription"], CREATES_CURSOR[rows["event_type"]])
         read, mark = self._positions(rows["read_pos"]), self._positions(rows["mark_delete"])
-        columns = (
-            rows["ts_mono_ns"],
-            rows["ts_wall_ms"],
-            rows["source_feed"],
-            kind,
-            topic,
-            cursor,
-            rows["subscription"],
-            rows["ledger_id"],
-            rows["entry_id"],
-            rows["entry_bytes"],
-            (rows["active"] != 0).astype(np.int64),
-            rows["active"] >= 0,
-            rows["durable"] != 0,
-            *read,
-            *mark,
-            np.full(len(kind), L.NEVER_READ),
+        return fed(
+            CacheRecord,
+            rows,
+            topic=topic,
+            cursor=cursor,
+            active=rows["active"] != 0,
+            told=rows["active"] >= 0,
+            durable=rows["durable"] != 0,
+            has_read=read[0],
+            read_ledger=read[1],
+            read_entry=read[2],
+            has_mark=mark[0],
+            mark_ledger=mark[1],
+            mark_entry=mark[2],
+            next_read=np.full(len(topic), L.NEVER_READ),
         )
-        return Feed(*[np.ascontiguousarray(column, np.int64) for column in columns])
 
     def _topics(self, ids: Array) -> Array:
         """Places of topics, new ones at the end; the order of all by name."""
@@ -193,26 +187,27 @@ class Broker(Key):
         return found
 
     def judge(
-        self, f: Feed, start: int, end: int, rows: Records, policies: dict[int, Policy]
+        self, f: Array, start: int, end: int, rows: Records, policies: dict[int, Policy]
     ) -> None:
         """Judge records [start, end) of a feed; `policies` by record are those on the stream."""
         if start < end and not self.key["any"]:
-            self._begin(int(f.mono[start]), int(f.wall[start]), int(f.feed[start]))
+            self._begin(*_when(f[start]))
         at = start
         while at < end:
             status, at = flow.run(self.world, self.out, f, at, end)
             if status == flow.ROOM:
                 self.world, self.out = grow(self.world, self.out)
             elif status == flow.ASK:
-                if f.kind[at] == flow.BROKER_STARTED:
-                    self._restart(int(f.mono[at]), int(f.wall[at]), int(f.feed[at]))
-                    self.key["run_wall_ms"], self.key["has_run"] = f.wall[at], 1
+                now, wall_ms, source = _when(f[at])
+                if f[at]["event_type"] == flow.BROKER_STARTED:
+                    self._restart(now, wall_ms, source)
+                    self.key["run_wall_ms"], self.key["has_run"] = wall_ms, 1
                     self.key["run_seq"] = rows["seq"][at]
                     self.key["run_has_seq"] = rows["has_seq"][at]
-                elif f.kind[at] == flow.GAP:
-                    self._lose_sight(int(f.mono[at]))
+                elif f[at]["event_type"] == flow.GAP:
+                    self._lose_sight(now)
                 elif at in policies:
-                    self.apply(policies[at], int(f.mono[at]), int(f.wall[at]))
+                    self.apply(policies[at], now, wall_ms)
                 at += 1
 
     # -- time --------------------------------------------------------------------------------
@@ -257,3 +252,8 @@ class Broker(Key):
         flow.begin_run(self.world, now)
         self.world.variants["filled"] = 0
         self.resolve(np.ones(len(self.variants), bool))
+
+
+def _when(record: Record) -> tuple[int, int, int]:
+    """Monotonic and wall time of a record, and its feed."""
+    return int(record["ts_mono_ns"]), int(record["ts_wall_ms"]), int(record["source_feed"])

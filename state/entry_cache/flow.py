@@ -46,11 +46,12 @@ from state.entry_cache.layout import (
     REPLAY,
     TAIL,
     ZERO,
+    Array,
     CursorState,
-    Feed,
     Int,
     Out,
     Position,
+    Record,
     World,
     compiled,
     inlined,
@@ -162,7 +163,7 @@ def advance(w: World, o: Out, to: int, next_mono: int, has_next: int, next_wall:
 
 
 @compiled
-def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[Int, Int]:
+def run(w: World, o: Out, records: Array, start: int, end: int) -> tuple[Int, Int]:
     """Judge records [start, end); returns a status and the record reached.
 
     After ASK a policy already counts as the key's last record; the caller carries it out.
@@ -171,7 +172,8 @@ def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[Int, Int]:
     for i in range(start, end):
         if no_room(w, o):
             return ROOM, i
-        now, wall, kind = f.mono[i], f.wall[i], f.kind[i]
+        r = records[i]
+        now, wall, kind = r.ts_mono_ns, r.ts_wall_ms, r.event_type
         if kind == BROKER_STARTED:
             return ASK, i
         if (
@@ -187,15 +189,15 @@ def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[Int, Int]:
             status = end_windows(w, o, window_clock(now, wall), now, ONE, jumps)
             if status != DONE:
                 return status, i
-        k["last_ns"], k["last_wall_ms"], k["last_feed"] = now, wall, f.feed[i]
+        k["last_ns"], k["last_wall_ms"], k["last_feed"] = now, wall, r.source_feed
         if kind == POLICY or kind == GAP:
             return ASK, i
-        judge(w, o, f, i, now, kind)
+        judge(w, o, r, now, kind)
     return DONE, end
 
 
 @inlined
-def judge(w: World, o: Out, f: Feed, i: int, now: int, kind: int) -> None:
+def judge(w: World, o: Out, r: Record, now: int, kind: int) -> None:
     """Carry out one record."""
     k = w.key[0]
     by_dispatch = k["by_dispatch"] != 0
@@ -204,8 +206,8 @@ def judge(w: World, o: Out, f: Feed, i: int, now: int, kind: int) -> None:
         kind == DISPATCH or kind == ENTRY_READ or (kind == ENTRY_RELEASED and by_dispatch)
     ):
         return
-    t, c, ledger, entry = f.topic[i], f.cursor[i], f.ledger[i], f.entry[i]
-    k["now_ns"], k["now_wall_ms"], k["now_feed"] = now, f.wall[i], f.feed[i]
+    t, c, ledger, entry = r.topic, r.cursor, r.ledger_id, r.entry_id
+    k["now_ns"], k["now_wall_ms"], k["now_feed"] = now, r.ts_wall_ms, r.source_feed
     meet(w, t, now)
     topic = w.topics[t]
     count = len(w.variants)
@@ -213,10 +215,10 @@ def judge(w: World, o: Out, f: Feed, i: int, now: int, kind: int) -> None:
         topic["event"] = k["touched"] = 1
     if is_read:
         at = Position(ledger, entry)
-        read(w, o, t, c, f.subscription[i], at, f.size[i], f.next_read[i])
+        read(w, o, t, c, r.subscription, at, r.entry_bytes, r.next_read)
     elif kind == ENTRY_ADDED:
         persist(w, t, ledger, entry)
-        add_entry(w, o, t, ledger, entry, f.size[i], f.next_read[i])
+        add_entry(w, o, t, ledger, entry, r.entry_bytes, r.next_read)
     elif kind == ENTRY_RELEASED or kind == REPLAY_QUEUED:
         by = -ONE
         if kind == REPLAY_QUEUED:
@@ -238,23 +240,23 @@ def judge(w: World, o: Out, f: Feed, i: int, now: int, kind: int) -> None:
             if x >= 0:
                 remove(w, o, v, x, INVALIDATED)
     else:
-        change_cursor(w, o, f, i, t, c, kind)
+        change_cursor(w, o, r, t, c, kind)
 
 
 @compiled
-def change_cursor(w: World, o: Out, f: Feed, i: int, t: int, c: int, kind: int) -> None:
+def change_cursor(w: World, o: Out, r: Record, t: int, c: int, kind: int) -> None:
     """Create, move or delete a cursor."""
     topic = w.topics[t]
     active, read, mark = topic["active"], slowest_read(topic), slowest_mark(topic)
     if kind == CURSOR_STATE:
         state = CursorState(
-            f.active[i],
-            f.told[i],
-            f.durable[i],
-            f.has_read[i],
-            Position(f.read_ledger[i], f.read_entry[i]),
-            f.has_mark[i],
-            Position(f.mark_ledger[i], f.mark_entry[i]),
+            r.active,
+            r.told,
+            r.durable,
+            r.has_read,
+            Position(r.read_ledger, r.read_entry),
+            r.has_mark,
+            Position(r.mark_ledger, r.mark_entry),
         )
         set_cursor(w, t, c, state)
     elif kind == CURSOR_DELETED:

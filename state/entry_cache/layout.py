@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled, inlined
+from state.engine.tables import Code, Count, Ms, Name, Place, StateRow
 from state.entry_cache.outputs import SUFFIXES
 
 __all__ = ["NULL", "Array", "Int", "Record", "compiled", "inlined"]
@@ -338,26 +339,29 @@ class CursorState(NamedTuple):
     mark: Position
 
 
-class Feed(NamedTuple):
-    """Judged records of one key in order; topics and cursors are places in the world."""
+class CacheRecord(StateRow):
+    """A judged record of one key; topics and cursors are places in the world."""
 
-    mono: Array
-    wall: Array
-    feed: Array
-    kind: Array
-    topic: Array
-    cursor: Array
-    subscription: Array
-    ledger: Array
-    entry: Array
-    size: Array
-    active: Array
-    told: Array
-    durable: Array
-    has_read: Array
-    read_ledger: Array
-    read_entry: Array
-    has_mark: Array
-    mark_ledger: Array
-    mark_entry: Array
-    next_read: Array
+    ts_mono_ns: Count
+    ts_wall_ms: Ms
+    source_feed: Name
+    event_type: Code
+    topic: Place
+    cursor: Place
+    """-1 for one that is not known."""
+    subscription: Name
+    ledger_id: Count
+    entry_id: Count
+    entry_bytes: Count
+    active: Count
+    told: Count
+    """Whether it says that the cursor is active, or not."""
+    durable: Count
+    has_read: Count
+    read_ledger: Count
+    read_entry: Count
+    has_mark: Count
+    mark_ledger: Count
+    mark_entry: Count
+    next_read: Count
+    """The record that reads the entry next, as only a whole trace tells (policy `belady`)."""

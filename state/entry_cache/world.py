@@ -9,7 +9,7 @@ import numpy as np
 
 from state.engine.structs import grown, joined, repeated
 from state.entry_cache import layout as L
-from state.entry_cache.layout import NOBODY, NULL, Array, Feed, Out, World, compiled
+from state.entry_cache.layout import NOBODY, NULL, Array, Out, World, compiled
 from state.entry_cache.outputs import EVICTION, READ, STATISTICS
 from state.entry_cache.positions import place_of
 
@@ -212,9 +212,3 @@ def grow(w: World, o: Out) -> tuple[World, Out]:
 def new_out() -> Out:
     """No rows, little room."""
     return Out(np.zeros(64, EVICTION), np.zeros(64, READ), np.zeros(16, STATISTICS))
-
-
-def empty_feed() -> Feed:
-    """No records."""
-    none = np.zeros(0, np.int64)
-    return Feed(*[none] * len(Feed._fields))
