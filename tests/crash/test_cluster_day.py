@@ -5,6 +5,7 @@ has."""
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -44,10 +45,11 @@ def test_a_worker_and_a_driver_are_killed_on_a_cluster(
 ) -> None:
     config, calm = make_config("clustered"), make_config("calm-of-cluster")
     files = []
-    for file in sorted((config.parent / "events").iterdir())[: FILES * BATCHES]:
+    for number, file in enumerate(sorted((config.parent / "events").iterdir())[: FILES * BATCHES]):
         files.append(tmp_path / "events" / file.name)
         files[-1].parent.mkdir(exist_ok=True)
         shutil.copy(file, files[-1])
+        os.utime(files[-1], (number, number))  # Spark reads them in this order
     for each in (config, calm):
         document = yaml.safe_load(each.read_text("utf-8"))
         document["source"] |= {
