@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
+from numba.core import config
 
 from state.engine.kernel import Array, Int, compiled, inlined
 from state.engine.store import Columns
@@ -26,6 +27,8 @@ from state.engine.structs import repeated, words
 
 NOBODY = np.int64(-1)
 """The place of a row that is not there."""
+Rows = Any
+"""An array of records, whose fields are attributes in a kernel."""
 _ROOM = 64
 _NONE = np.zeros(0, np.int64)
 _MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
@@ -88,8 +91,7 @@ class StateRow:
 class Indexed(NamedTuple):
     """Rows, and an index of the identities of those in use."""
 
-    rows: Any
-    """Records, whose fields are attributes in a kernel."""
+    rows: Rows
     words: Array
     """The same memory in words of 8 bytes."""
     blank: Array
@@ -106,7 +108,7 @@ def table(row: type[StateRow], rows: Array, room: int = 0, free: Array = _NONE) 
     """A table with these rows, and room for some more (at least `room` in all). Rows at the places
     `free` are none."""
     count = len(rows)
-    every = repeated(row.blank, max(room, 2 * count + _ROOM))
+    every = attributed(repeated(row.blank, max(room, 2 * count + _ROOM)))
     words(every)[:count] = words(np.ascontiguousarray(rows))
     words(every)[free] = words(row.blank)
     size = 64
@@ -124,6 +126,11 @@ def table(row: type[StateRow], rows: Array, room: int = 0, free: Array = _NONE) 
     )
     _enter_all(found, _is_used(found), _keys_of(row))
     return found
+
+
+def attributed(rows: Array) -> Rows:
+    """The same rows, whose fields are attributes in rules that are not compiled, too."""
+    return rows.view(np.recarray) if config.DISABLE_JIT else rows
 
 
 def in_use(t: Indexed) -> Array:
