@@ -52,7 +52,7 @@ class Key(ABC):
 
     @abstractmethod
     def feed(self, rows: Records) -> Any:
-        """Records in the form that the kernel reads; `mono` and `kind` are their times and kinds."""
+        """Records in the form that the kernel reads."""
 
     @abstractmethod
     def judge(

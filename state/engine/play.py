@@ -92,12 +92,12 @@ def play(
             stop = at + int(later[0])
             b.judge(feed, at, stop, records, policies)
             at = stop
-            ns = int(feed.mono[stop])
-            if k["any"] and feed.kind[stop] != BROKER_STARTED:
+            ns = int(records["ts_mono_ns"][stop])
+            if k["any"] and records["event_type"][stop] != BROKER_STARTED:
                 # Of a record without a wall time it is unknown how far before the policy it is.
                 due_ns = ns if k["last_wall_ms"] == NULL else b.mono_at(due)
                 ns = max(min(due_ns, ns), int(k["last_ns"]))
-                b.advance(ns, int(feed.mono[stop]), int(wall[stop]))
+                b.advance(ns, int(records["ts_mono_ns"][stop]), int(wall[stop]))
             elif k["any"]:
                 ns = max(b.mono_at(due), int(k["last_ns"]))
                 b.advance(ns, None, int(wall[stop]))

@@ -124,7 +124,8 @@ def table(row: type[StateRow], rows: Array, room: int = 0, free: Array = _NONE) 
         np.array([count, len(free)]),
         places,
     )
-    _enter_all(found, _is_used(found), _keys_of(row))
+    # a tuple as long as the identity: its length is part of a compiled function's type
+    _enter_all(found, _is_used(found), (np.int64(0),) * len(row.keys))
     return found
 
 
@@ -133,10 +134,9 @@ def attributed(rows: Array) -> Rows:
     return rows.view(np.recarray) if config.DISABLE_JIT else rows
 
 
-def in_use(t: Indexed) -> Array:
+def in_use(t: Indexed) -> Rows:
     """The rows of a table, which has no place that is free."""
-    found: Array = t.rows[: int(t.used[0])]
-    return found
+    return t.rows[: int(t.used[0])]
 
 
 def places(t: Indexed) -> Array:
@@ -156,11 +156,6 @@ def with_room(row: type[StateRow], t: Indexed, more: int) -> Indexed:
     if len(rows) - len(free) + more <= len(t.rows):
         return t
     return table(row, rows, 2 * (len(rows) + more), free)
-
-
-def _keys_of(row: type[StateRow]) -> tuple[np.int64, ...]:
-    """A tuple as long as the identity: its length is part of a compiled function's type."""
-    return (np.int64(0),) * len(row.keys)
 
 
 @inlined
@@ -296,7 +291,7 @@ def more_children(c: Children, owners: int, room: int) -> Children:
     """The same with room for more owners and children."""
 
     def more(array: Array, size: int) -> Array:
-        return np.append(array, np.full(max(size - len(array), 0), NOBODY))
+        return np.append(array, np.full(size - len(array), NOBODY)) if len(array) < size else array
 
     return Children(
         more(c.first, owners), more(c.last, owners), more(c.following, room), more(c.before, room)
@@ -359,5 +354,4 @@ def moved(places_: Array, kept: Array, room: int) -> Array:
     how many places there were."""
     number = np.full(room + 1, NOBODY)
     number[kept] = np.arange(len(kept))
-    found: Array = number[places_]
-    return found
+    return number.take(places_)

@@ -8,9 +8,9 @@ waiting records. Timers: window ends. Tables: `producer_id_decisions`, `producer
 `policy` and `broker_started` hold for every user of their broker (a policy of broker `*`, for all
 of its cluster), so every shard must be given them; one copy is at `home` and reports a repetition.
 
-Memory of a shard before compression: for each user 208 bytes (64 more while a batch is judged), 24
+Memory of a shard before compression: for each user 208 bytes (72 more while a batch is judged), 24
 for each sample of its rate (at most `producer.id.quota.window.num` + 1) and, for each live filter,
-40 bytes (80 while a batch is judged) and its bits; up to 8 ids are listed in 8 bytes each instead.
+40 bytes (up to 200 while a batch is judged) and its bits; up to 8 ids are listed in 8 bytes each instead.
 A user has at most 3 live filters, with window_mode L as many as `producer.id.quota.window.count`
 and one for each `bloom_items` ids. It is forgotten once it has no filter, no open window and a
 sensor that is idle. With membership=exact each id in a live filter takes 8 bytes and each that was

@@ -107,11 +107,8 @@ def unpack(parts: Mapping[str, Array], settings: Mapping[str, Any], timeline: Ti
     links = attributed(np.zeros(len(keys), L.LINK))
     links["place"], links["serial"] = timeline.place, live + np.arange(len(keys))
     links["sample_at"], links["sample_room"] = _blocks(keys["used"])
-    filters = structs.copied(parts["filters"])
+    filters = _numbered(parts["filters"], bits_words, exact)
     links["live"] = np.bincount(filters["key"], minlength=len(keys))
-    filters["serial"] = np.arange(live)
-    if not exact:
-        filters["at"], filters["room"] = _blocks(_words_of(filters, bits_words))
     ids = np.zeros(len(parts["ids"]), KnownId.dtype)
     ids["owner"], ids["pid"] = np.repeat(np.arange(live), filters["items"] * exact), parts["ids"]
     counted = structs.copied(parts["counted"])
@@ -137,6 +134,15 @@ def unpack(parts: Mapping[str, Array], settings: Mapping[str, Any], timeline: Ti
         shared_ms=timeline.shared_ms,
         **{name: parts[name] for name in _SAMPLE_COLUMNS},
     )
+
+
+def _numbered(filters: Array, bits_words: int, exact: bool) -> Array:
+    """The filters with their serials and, unless exact, with where their words are."""
+    found = structs.copied(filters)
+    found["serial"] = np.arange(len(found))
+    if not exact:
+        found["at"], found["room"] = _blocks(_words_of(found, bits_words))
+    return found
 
 
 def _blocks(size: Array) -> tuple[Array, Array]:
