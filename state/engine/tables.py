@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
+from numba.core import config
 
 from state.engine.kernel import Array, Int, compiled, inlined
 from state.engine.store import Columns
@@ -26,6 +27,8 @@ from state.engine.structs import repeated, words
 
 NOBODY = np.int64(-1)
 """The place of a row that is not there."""
+Rows = Any
+"""An array of records, whose fields are attributes in a kernel."""
 _ROOM = 64
 _NONE = np.zeros(0, np.int64)
 _MIX, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(29)
@@ -88,8 +91,7 @@ class StateRow:
 class Indexed(NamedTuple):
     """Rows, and an index of the identities of those in use."""
 
-    rows: Any
-    """Records, whose fields are attributes in a kernel."""
+    rows: Rows
     words: Array
     """The same memory in words of 8 bytes."""
     blank: Array
@@ -106,7 +108,7 @@ def table(row: type[StateRow], rows: Array, room: int = 0, free: Array = _NONE) 
     """A table with these rows, and room for some more (at least `room` in all). Rows at the places
     `free` are none."""
     count = len(rows)
-    every = repeated(row.blank, max(room, 2 * count + _ROOM))
+    every = attributed(repeated(row.blank, max(room, 2 * count + _ROOM)))
     words(every)[:count] = words(np.ascontiguousarray(rows))
     words(every)[free] = words(row.blank)
     size = 64
@@ -122,14 +124,19 @@ def table(row: type[StateRow], rows: Array, room: int = 0, free: Array = _NONE) 
         np.array([count, len(free)]),
         places,
     )
-    _enter_all(found, _is_used(found), _keys_of(row))
+    # a tuple as long as the identity: its length is part of a compiled function's type
+    _enter_all(found, _is_used(found), (np.int64(0),) * len(row.keys))
     return found
 
 
-def in_use(t: Indexed) -> Array:
+def attributed(rows: Array) -> Rows:
+    """The same rows, whose fields are attributes in rules that are not compiled, too."""
+    return rows.view(np.recarray) if config.DISABLE_JIT else rows
+
+
+def in_use(t: Indexed) -> Rows:
     """The rows of a table, which has no place that is free."""
-    found: Array = t.rows[: int(t.used[0])]
-    return found
+    return t.rows[: int(t.used[0])]
 
 
 def places(t: Indexed) -> Array:
@@ -149,11 +156,6 @@ def with_room(row: type[StateRow], t: Indexed, more: int) -> Indexed:
     if len(rows) - len(free) + more <= len(t.rows):
         return t
     return table(row, rows, 2 * (len(rows) + more), free)
-
-
-def _keys_of(row: type[StateRow]) -> tuple[np.int64, ...]:
-    """A tuple as long as the identity: its length is part of a compiled function's type."""
-    return (np.int64(0),) * len(row.keys)
 
 
 @inlined
@@ -289,7 +291,7 @@ def more_children(c: Children, owners: int, room: int) -> Children:
     """The same with room for more owners and children."""
 
     def more(array: Array, size: int) -> Array:
-        return np.append(array, np.full(max(size - len(array), 0), NOBODY))
+        return np.append(array, np.full(size - len(array), NOBODY)) if len(array) < size else array
 
     return Children(
         more(c.first, owners), more(c.last, owners), more(c.following, room), more(c.before, room)
@@ -352,5 +354,4 @@ def moved(places_: Array, kept: Array, room: int) -> Array:
     how many places there were."""
     number = np.full(room + 1, NOBODY)
     number[kept] = np.arange(len(kept))
-    found: Array = number[places_]
-    return found
+    return number.take(places_)

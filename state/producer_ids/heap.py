@@ -55,19 +55,19 @@ def release_words(w: World, kind: Int, at: Int) -> None:
 def more_samples(w: World, key: Int) -> None:
     """Move the samples of a key to a block of twice the room."""
     p, k, e = w.settings[0], w.keys[key], w.links[key]
-    kind = class_for(k["used"] + 1)
+    kind = class_for(k.used + 1)
     at = w.free[SAMPLES, kind]
     if at >= 0:
         w.free[SAMPLES, kind] = w.sample_start[at]
     else:
         at = p["samples"]
         p["samples"] += np.int64(1) << kind
-    for i in range(k["used"]):
-        w.sample_start[at + i] = w.sample_start[e["sample_at"] + i]
-        w.sample_last[at + i] = w.sample_last[e["sample_at"] + i]
-        w.sample_total[at + i] = w.sample_total[e["sample_at"] + i]
-    if e["sample_room"] > 0:
-        old = class_of(e["sample_room"])
-        w.sample_start[e["sample_at"]] = w.free[SAMPLES, old]
-        w.free[SAMPLES, old] = e["sample_at"]
-    e["sample_at"], e["sample_room"] = at, np.int64(1) << kind
+    for i in range(k.used):
+        w.sample_start[at + i] = w.sample_start[e.sample_at + i]
+        w.sample_last[at + i] = w.sample_last[e.sample_at + i]
+        w.sample_total[at + i] = w.sample_total[e.sample_at + i]
+    if e.sample_room > 0:
+        old = class_of(e.sample_room)
+        w.sample_start[e.sample_at] = w.free[SAMPLES, old]
+        w.free[SAMPLES, old] = e.sample_at
+    e.sample_at, e.sample_room = at, np.int64(1) << kind

@@ -11,15 +11,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
-from state.engine.tables import NOBODY, Code, Indexed, Key, Ms, StateRow
+from state.engine.tables import (
+    NOBODY,
+    Children,
+    Code,
+    Count,
+    Indexed,
+    Key,
+    Ms,
+    Name,
+    Place,
+    Real,
+    Rows,
+    StateRow,
+)
 
 __all__ = ["NOBODY", "NULL", "Array", "Int", "Record", "compiled"]
 
 MODES = ("A", "B", "C", "L")
 MODE_A, MODE_B, MODE_C, MODE_L = codes(4)
 WITHIN, OVER, REJECTED_OVER, RECOUNTED, AFTER_GAP, ASSIGNED = codes(6)
-NOT_A_BATCH, SEEN, UNSEEN = codes(3)
-"""Outcomes of a record."""
 
 LISTED_MOST = np.int64(8)
 """A filter of at most this many ids is stored as a list of them, if that is shorter."""
@@ -27,7 +38,7 @@ CLASSES = 64
 BITS_CLASS = np.int64(63)
 """Class of the blocks that hold the bits of one filter; class c below it: 2**c words."""
 
-_i8, _u1, _f8 = "<i8", "|u1", "<f8"
+_i8, _f8 = "<i8", "<f8"
 
 
 def _layout(*fields: tuple[Any, ...]) -> np.dtype:
@@ -54,7 +65,6 @@ SETTINGS = _layout(
     ("idle_ms", _i8),
     ("words", _i8),
     ("samples", _i8),
-    ("free_filter", _i8),
     ("next_serial", _i8),
     ("decisions", _i8),
     ("owners", _i8),
@@ -66,72 +76,79 @@ SETTINGS = _layout(
 )
 """One element: the parameters, how much of each array is in use, and the rows of this call."""
 
-KEY = _layout(
-    ("cluster", _i8),
-    ("broker", _i8),
-    ("user", _i8),
-    ("has_clock", _i8),
-    ("open", _i8),
-    ("began_live", _i8),
-    ("clock_ms", _i8),
-    ("latest_ms", _i8),
-    ("plan_ms", _i8),
-    ("last_ms", _i8),
-    ("last_ns", _i8),
-    ("feed", _i8),
-    ("window_ms", _i8),
-    ("new_ids", _i8),
-    ("seen", _i8),
-    ("rejected", _i8),
-    ("throttled", _i8),
-    ("throttle_ms", _i8),
-    ("tokens", _f8),
-    ("refilled_ms", _i8),
-    ("recorded_ms", _i8),
-    ("used", _i8),
-    ("current", _i8),
-    ("span_ms", _i8),
-    ("expiration_ms", _i8),
-    ("lost_ms", _i8),
-)
-"""A user on a broker, with its clock. `window_ms`: start of the open statistics window; from
-`new_ids` to `throttle_ms` what it counts. From `tokens` to `current` its quota sensor
-(`recorded_ms` NULL: as new), whose samples are `used` elements from `sample_at` on. `span_ms` and
-`expiration_ms`: the W and the expiration in force when it was last looked at; ids counted at
-`lost_ms` or before are forgotten."""
+
+class User(StateRow):
+    """A user on a broker, with its clock."""
+
+    cluster: Key[Name]
+    broker: Key[Name]
+    user: Key[Name]
+    has_clock: Count
+    clock_ms: Ms = NULL
+    latest_ms: Ms = NULL
+    plan_ms: Ms = NULL
+    open: Count
+    """Whether it has an open statistics window, which begins at `window_ms`."""
+    window_ms: Ms
+    began_live: Count
+    """Whether it had a live filter then."""
+    new_ids: Count
+    seen: Count
+    rejected: Count
+    throttled: Count
+    throttle_ms: Ms
+    last_ms: Ms = NULL
+    """Its last record, as the next two."""
+    last_ns: Count = NULL
+    feed: Name
+    tokens: Real
+    """Of its quota sensor, as the next four."""
+    refilled_ms: Ms
+    recorded_ms: Ms = NULL
+    """NULL: it is as new."""
+    used: Count
+    """How many samples it has, from `sample_at` of the user's link on."""
+    current: Count
+    span_ms: Ms
+    """The W in force when it was last looked at."""
+    expiration_ms: Ms
+    lost_ms: Ms = NULL
+    """Ids that were counted then or before are forgotten."""
+
 
 LINK = _layout(
     ("place", _i8),
     ("turn", _i8),
     ("sample_at", _i8),
     ("sample_room", _i8),
-    ("first", _i8),
-    ("last", _i8),
     ("live", _i8),
     ("serial", _i8),
     ("blind_ms", _i8),
 )
-"""Data of a key while a batch is judged: its broker (`place`) and next turn, the block of its
-samples, its oldest and newest filter, and the serial of its memory of counted ids. The turn before
+"""Data of a user while a batch is judged: its broker (`place`) and next turn, the block of its
+samples, how many live filters it has, and the serial of its memory of counted ids. The turn before
 the next one has the settings in force. Before `blind_ms` an unseen id may have come in a gap (NULL:
 there was none).
 """
 
-FILTER = _layout(
-    ("key", _i8),
-    ("created_ms", _i8),
-    ("items", _i8),
-    ("set", _i8),
-    ("dense", _i8),
-    ("at", _i8),
-    ("room", _i8),
-    ("next", _i8),
-    ("previous", _i8),
-    ("serial", _i8),
-)
-"""A live filter: how many ids went in, how many bits they set. `dense`: its bits are at word `at`;
-else its ids are (bloom), or it is a set of ids by its `serial` (exact)."""
-DERIVED_FILTER = ("at", "room", "next", "previous", "serial")
+
+class IdFilter(StateRow):
+    """A live filter of a user."""
+
+    serial: Key[Code]
+    key: Place
+    created_ms: Ms
+    items: Count
+    """How many ids went in."""
+    set: Count
+    """How many bits they set."""
+    dense: Count
+    """Whether its bits are at word `at`; else its ids are, or, if exact, known ids have its serial."""
+    at: Place
+    room: Count
+
+
+DERIVED_FILTER = ("serial", "at", "room")
 
 
 class KnownId(StateRow):
@@ -146,8 +163,8 @@ class KnownId(StateRow):
 TURN = _layout(
     ("rank", _i8),
     ("at_ms", _i8),
-    ("start", _u1),
-    ("fresh", _u1),
+    ("start", _i8),
+    ("fresh", _i8),
     ("samples", _i8),
     ("span_ms", _i8),
     ("layers", _i8),
@@ -162,11 +179,13 @@ class World(NamedTuple):
     """All arrays of a shard; `settings` has one element."""
 
     settings: Array
-    keys: Array
-    links: Array
+    keys: Rows
+    links: Rows
     own: Array
     """(keys, 3): groups of documents that set a user's own bound, -1 without."""
-    filters: Array
+    filters: Indexed
+    live: Children
+    """The live filters of each user, the oldest first."""
     words: Array
     free: Array
     """(2, CLASSES): the first free block of each class of words and of samples, -1 without."""
@@ -175,7 +194,7 @@ class World(NamedTuple):
     sample_total: Array
     ids: Indexed
     counted: Indexed
-    turns: Array
+    turns: Rows
     turn_start: Array
     """Where the turns of each broker begin and, at the next, end; the first holds from ever."""
     defaults: Array
@@ -198,14 +217,17 @@ class Out(NamedTuple):
     stats: Array
 
 
-class Feed(NamedTuple):
-    """Records of keys to be judged, in order; NULL and -1 mean null."""
+class UserRecord(StateRow):
+    """A record of a user to be judged."""
 
-    key: Array
-    kind: Array
-    at_ms: Array
-    mono_ns: Array
-    feed: Array
-    pid: Array
-    rank: Array
-    """How many shared records come before each."""
+    record: Place
+    """Its place among those of this call."""
+    key: Place
+    """Its user."""
+    rank: Count
+    """How many shared records come before it."""
+    event_type: Code
+    ts_wall_ms: Ms
+    ts_mono_ns: Count
+    source_feed: Name
+    producer_id: Code

@@ -8,9 +8,9 @@ waiting records. Timers: window ends. Tables: `producer_id_decisions`, `producer
 `policy` and `broker_started` hold for every user of their broker (a policy of broker `*`, for all
 of its cluster), so every shard must be given them; one copy is at `home` and reports a repetition.
 
-Memory of a shard before compression: for each user 208 bytes (64 more while a batch is judged), 24
+Memory of a shard before compression: for each user 208 bytes (72 more while a batch is judged), 24
 for each sample of its rate (at most `producer.id.quota.window.num` + 1) and, for each live filter,
-40 bytes (80 while a batch is judged) and its bits; up to 8 ids are listed in 8 bytes each instead.
+40 bytes (up to 200 while a batch is judged) and its bits; up to 8 ids are listed in 8 bytes each instead.
 A user has at most 3 live filters, with window_mode L as many as `producer.id.quota.window.count`
 and one for each `bloom_items` ids. It is forgotten once it has no filter, no open window and a
 sensor that is idle. With membership=exact each id in a live filter takes 8 bytes and each that was
@@ -27,6 +27,7 @@ import pyarrow as pa
 
 from state.engine import kafka_quota, wall
 from state.engine.documents import Configured
+from state.engine.feed import fed
 from state.engine.reach import Reach
 from state.engine.records import Records, length
 from state.engine.structs import grown
@@ -36,19 +37,14 @@ from state.producer_ids import layout as L
 from state.producer_ids import shard as shards
 from state.producer_ids import shared as common
 from state.producer_ids.declaration import COLUMNS, DECLARATION, NAME, USER
-from state.producer_ids.layout import NULL, Array, Feed, Out, World
+from state.producer_ids.layout import Array, Out, User, UserRecord, World
 from state.producer_ids.outputs import DECISION, OWNER, STATISTICS
 from state.producer_ids.rows import tables as tables_of
 from state.producer_ids.sequence import SEQUENCE
 from state.producer_ids.shard import Shard
 from udfs.users import user_of
 
-_BLANK: dict[str, Any] = {
-    **dict.fromkeys(
-        ("clock_ms", "latest_ms", "plan_ms", "last_ms", "last_ns", "recorded_ms", "lost_ms"), NULL
-    ),
-    "feed": L.NOBODY,
-}
+_BLANK = {name: field.default for name, field in User.fields.items() if name not in User.keys}
 """Fields of a new key."""
 
 
@@ -158,32 +154,22 @@ class ProducerIds(SharedWallJob[Shard]):
             yield (int(window.min()) // self._window_ms + 1) * self._window_ms - 1
 
     def _play(self, s: Shard, batch: Batch) -> tuple[World, Out]:
-        keys, r, key = batch.keys, batch.records, batch.key
-        n = length(r)
-        timeline = common.timeline(s.shared, s.meaning, keys, s.names, self._broker)
-        feed = Feed(
-            *[
-                np.ascontiguousarray(column, np.int64)
-                for column in (
-                    key,
-                    r["event_type"],
-                    r["ts_wall_ms"],
-                    r["ts_mono_ns"],
-                    r["source_feed"],
-                    r["producer_id"],
-                    SEQUENCE.ranks(r, s.shared, s.names),
-                )
-            ]
+        r, n = batch.records, length(batch.records)
+        timeline = common.timeline(s.shared, s.meaning, batch.keys, s.names, self._broker)
+        records = fed(
+            UserRecord,
+            r,
+            record=np.arange(n),
+            key=batch.key,
+            rank=SEQUENCE.ranks(r, s.shared, s.names),
         )
-        w = shards.unpack({**s.parts, "keys": keys}, self._settings, n, timeline)
+        w = shards.unpack({**s.parts, "keys": batch.keys}, self._settings, timeline)
         flow.prepare(w, batch.begin_ms)
         o = Out(np.zeros(n, DECISION), np.zeros(n, OWNER), np.zeros(0, STATISTICS))
         at = np.int64(0)
-        while True:
+        while at >= 0:
             w, o = shards.more_room(w), _more_stats(w, o)
-            at = flow.judge(w, o, feed, at)
-            if at < 0:
-                break
+            at = flow.judge(w, o, records, at)
         at = np.int64(0)
         while True:
             at = flow.move_on(w, o, at, batch.next_ns)

@@ -11,11 +11,20 @@ import numpy as np
 
 from state.engine import structs
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
-from state.engine.tables import in_use, table
+from state.engine.tables import (
+    attributed,
+    children,
+    in_order,
+    in_use,
+    more_children,
+    moved,
+    table,
+    with_room,
+)
 from state.engine.wall_job import SharedShard
 from state.producer_ids import layout as L
 from state.producer_ids.declaration import COLUMNS, NAME, STATE_VERSION, USER
-from state.producer_ids.layout import NULL, Array, KnownId, World
+from state.producer_ids.layout import NULL, Array, IdFilter, KnownId, User, World
 from state.producer_ids.shared import MEANING, Timeline
 
 _SAMPLE_COLUMNS = ("sample_start", "sample_last", "sample_total")
@@ -25,8 +34,8 @@ KEPT = Store(
     Plain("shape"),
     Texts("config"),
     Struct("meaning", MEANING, ("name",)),
-    Columns("keys", L.KEY, ("cluster", "broker", "user", "feed")),
-    Columns("filters", L.FILTER, derived=L.DERIVED_FILTER),
+    User.part("keys"),
+    Columns("filters", IdFilter.dtype, derived=L.DERIVED_FILTER),
     KnownId.part("counted"),
     Plain("words", np.uint64),
     Plain("ids"),
@@ -85,37 +94,38 @@ def write(shard: Shard) -> bytes:
 # -- between state and kernel ----------------------------------------------------------------
 
 
-def unpack(
-    parts: Mapping[str, Array], settings: Mapping[str, Any], records: int, timeline: Timeline
-) -> World:
-    """The world behind stored arrays, with room for a number of records and its lists linked."""
+def unpack(parts: Mapping[str, Array], settings: Mapping[str, Any], timeline: Timeline) -> World:
+    """The world behind stored arrays."""
     p = np.zeros(1, L.SETTINGS)
     for name, value in settings.items():
         p[name] = value
-    keys, filters = parts["keys"], parts["filters"]
-    live, exact = len(filters), bool(p[0]["exact"])
+    keys, live = attributed(parts["keys"]), len(parts["filters"])
+    exact, bits_words = bool(p[0]["exact"]), p[0]["bits_words"]
     p["words"], p["samples"] = len(parts["words"]), len(parts["sample_start"])
     p["next_serial"] = live + len(keys)
     p["row_key"], p["row_ms"] = -1, NULL
-    grown = structs.grown(filters, live + records)
-    grown["key"][live:] = -1
-    grown["next"][live:] = np.append(np.arange(live + 1, live + records), -1)[:records]
-    p["free_filter"] = live if records else -1
+    links = attributed(np.zeros(len(keys), L.LINK))
+    links["place"], links["serial"] = timeline.place, live + np.arange(len(keys))
+    links["sample_at"], links["sample_room"] = _blocks(keys["used"])
+    filters = _numbered(parts["filters"], bits_words, exact)
+    links["live"] = np.bincount(filters["key"], minlength=len(keys))
     ids = np.zeros(len(parts["ids"]), KnownId.dtype)
     ids["owner"], ids["pid"] = np.repeat(np.arange(live), filters["items"] * exact), parts["ids"]
     counted = structs.copied(parts["counted"])
     counted["owner"] += live
-    world = World(
+    known = table(IdFilter, filters)
+    return World(
         settings=p,
         keys=keys,
-        links=np.zeros(len(keys), L.LINK),
+        links=links,
         own=timeline.own,
-        filters=grown,
+        filters=known,
+        live=children(filters["key"], np.arange(live), len(keys), len(known.rows)),
         words=parts["words"],
         free=np.full((2, L.CLASSES), -1, np.int64),
-        ids=table(KnownId, ids, len(ids) + records * exact),
-        counted=table(KnownId, counted, len(counted) + records * exact),
-        turns=timeline.turns,
+        ids=table(KnownId, ids),
+        counted=table(KnownId, counted),
+        turns=attributed(timeline.turns),
         turn_start=timeline.turn_start,
         defaults=timeline.defaults,
         groups=timeline.groups,
@@ -124,112 +134,71 @@ def unpack(
         shared_ms=timeline.shared_ms,
         **{name: parts[name] for name in _SAMPLE_COLUMNS},
     )
-    _link(world, live, timeline.place)
-    return world
 
 
-@numba.njit(cache=True, nogil=True)
-def _link(w: World, live: int, place: Array) -> None:
-    p = w.settings[0]
-    samples, words = 0, 0
-    for i in range(len(w.keys)):
-        k, used = w.links[i], w.keys[i]["used"]
-        k["place"], k["first"], k["last"], k["live"], k["serial"] = place[i], -1, -1, 0, live + i
-        k["sample_at"], k["sample_room"] = samples, used
-        samples += used
-    for i in range(live):
-        f = w.filters[i]
-        k = w.links[f["key"]]
-        f["previous"], f["next"], f["serial"] = k["last"], -1, i
-        if k["last"] >= 0:
-            w.filters[k["last"]]["next"] = i
-        else:
-            k["first"] = i
-        k["last"] = i
-        k["live"] += 1
-        room = 0
-        if p["exact"] == 0:
-            room = p["bits_words"] if f["dense"] != 0 else f["items"]
-        f["at"], f["room"] = words, room
-        words += room
+def _numbered(filters: Array, bits_words: int, exact: bool) -> Array:
+    """The filters with their serials and, unless exact, with where their words are."""
+    found = structs.copied(filters)
+    found["serial"] = np.arange(len(found))
+    if not exact:
+        found["at"], found["room"] = _blocks(_words_of(found, bits_words))
+    return found
+
+
+def _blocks(size: Array) -> tuple[Array, Array]:
+    """Where blocks of these sizes begin that follow each other, and the sizes."""
+    return np.cumsum(size) - size, size
+
+
+def _words_of(filters: Array, bits_words: int) -> Array:
+    """How many words the bits or the ids of filters are."""
+    return np.where(filters["dense"] != 0, bits_words, filters["items"])
 
 
 def more_room(w: World) -> World:
-    """The world with twice the room of the flat arrays that are short."""
+    """The world with room for one more record where it may be short."""
     p = w.settings[0]
-    need = int(p["words"] + p["bits_words"] + 2 * L.LISTED_MOST)
-    if need > len(w.words):
-        room = 2 * need - len(w.words)
-        w = w._replace(words=np.concatenate([w.words, np.zeros(room, np.uint64)]))
-    need = int(p["samples"]) + 2 * int(w.keys["used"].max(initial=0)) + 2
-    if need > len(w.sample_start):
-        room = 2 * need - len(w.sample_start)
-        samples: dict[str, Any] = {
-            name: np.concatenate([getattr(w, name), np.zeros(room, getattr(w, name).dtype)])
-            for name in _SAMPLE_COLUMNS
-        }
-        w = w._replace(**samples)
-    return w
+    filters = with_room(IdFilter, w.filters, 1)
+    samples = int(p["samples"]) + 2 * int(w.keys["used"].max(initial=0)) + 2
+    return w._replace(
+        filters=filters,
+        live=more_children(w.live, len(w.keys), len(filters.rows)),
+        ids=with_room(KnownId, w.ids, 1),
+        counted=with_room(KnownId, w.counted, 1),
+        words=_roomy(w.words, int(p["words"] + p["bits_words"] + 2 * L.LISTED_MOST)),
+        **{name: _roomy(getattr(w, name), samples) for name in _SAMPLE_COLUMNS},
+    )
 
 
-@numba.njit(cache=True, nogil=True)
-def _line_up(w: World, kept: Array, order: Array) -> int:
-    """Places of the filters of the keys to keep, key by key, oldest first."""
-    count = 0
-    for i in range(len(w.links)):
-        if not kept[i]:
-            continue
-        at = w.links[i]["first"]
-        while at >= 0:
-            order[count] = at
-            count += 1
-            at = w.filters[at]["next"]
-    return count
+def _roomy(flat: Array, need: int) -> Array:
+    """A flat array, or a larger one if it has fewer elements than needed."""
+    return flat if need <= len(flat) else structs.grown(flat, 2 * need)
 
 
-@numba.njit(cache=True, nogil=True)
-def _gather(flat: Array, start: Array, count: Array, out: Array) -> None:
-    at = 0
-    for i in range(len(start)):
-        for j in range(start[i], start[i] + count[i]):
-            out[at] = flat[j]
-            at += 1
-
-
-def _gathered(flat: Array, start: Array, count: Array) -> Array:
-    out = np.empty(int(count.sum()), flat.dtype)
-    _gather(flat, np.ascontiguousarray(start), np.ascontiguousarray(count), out)
-    return out
+def _gathered(flat: Array, start: Array, size: Array) -> Array:
+    """Blocks of a flat array, one after the other."""
+    found: Array = flat[np.repeat(start - _blocks(size)[0], size) + np.arange(size.sum())]
+    return found
 
 
 def pack(w: World, stays: Array) -> dict[str, Array]:
-    """The arrays to store, without keys that are equivalent to new ones; inverse of `unpack`."""
-    p = w.settings[0]
-    counted = _remembered(w)
-    kept = _kept(w, stays, counted)
-    number = np.full(len(w.keys) + 1, -1, np.int64)
-    number[:-1][kept] = np.arange(int(kept.sum()))
-    order = np.empty(len(w.filters), np.int64)
-    order = order[: _line_up(w, kept, order)]
-    keys, links = w.keys, w.links
-    if not kept.all():
-        keys, links = structs.picked(keys, kept), structs.picked(links, kept)
+    """The arrays to store, without users that are equivalent to new ones; inverse of `unpack`."""
+    p, counted = w.settings[0], _remembered(w)
+    kept = np.flatnonzero(_kept(w, stays, counted))
+    keys, links = structs.picked(w.keys, kept), structs.picked(w.links, kept)
     _forget_idle(keys, p["idle_ms"])
-    filters = structs.picked(w.filters, order)
+    filters = structs.picked(w.filters.rows, in_order(w.live, kept))
+    words = _words_of(filters, p["bits_words"]) * (not p["exact"])
     found = {
-        name: _gathered(getattr(w, name), links["sample_at"], keys["used"])
-        for name in _SAMPLE_COLUMNS
+        "words": _gathered(w.words, filters["at"], words),
+        "ids": _members(w, filters["serial"]),
+        **{
+            name: _gathered(getattr(w, name), links["sample_at"], keys["used"])
+            for name in _SAMPLE_COLUMNS
+        },
     }
-    if p["exact"]:
-        found["words"], found["ids"] = np.zeros(0, np.uint64), _members(w, filters["serial"])
-    else:
-        length = np.where(filters["dense"] != 0, p["bits_words"], filters["items"])
-        found["words"] = _gathered(w.words, filters["at"], length)
-        found["ids"] = np.zeros(0, np.int64)
-    filters["key"] = number[filters["key"]]
-    counted["owner"] = number[counted["owner"]]
-    for name in L.DERIVED_FILTER:
-        filters[name] = 0
+    filters["key"] = moved(filters["key"], kept, len(w.keys))
+    counted["owner"] = moved(counted["owner"], kept, len(w.keys))
     return {**found, "keys": keys, "filters": filters, "counted": counted}
 
 

@@ -9,26 +9,26 @@ import numpy as np
 
 from state.engine.clocks import NS_PER_MS, wall_at, window_clock
 from state.engine.documents import ClusterPolicy, Policy, Source
+from state.engine.feed import fed
 from state.engine.key import Key
 from state.engine.names import Names
-from state.engine.records import Records, among
+from state.engine.records import Records, among, length
 from state.engine.structs import picked
+from state.engine.tables import in_use, table
 from state.rate_limits import flow
 from state.rate_limits import layout as L
 from state.rate_limits.connection import restart, stop_counting
-from state.rate_limits.layout import NEVER, NULL, Array, Feed, Instant, Int, Out, World
+from state.rate_limits.layout import NEVER, NULL, Array, Instant, Int, Out, RateRecord, World
 from state.rate_limits.limiter import change_limits, forget, use
 from state.rate_limits.limits import GROUPING, Limits, is_exempt, limits_of
 from state.rate_limits.observed import ignore_reports
 from state.rate_limits.tracker import corrects, regroup, settle_all
-from state.rate_limits.world import NO_OUT, empty_feed, extend, find_producers, grow
+from state.rate_limits.world import NO_OUT, extend, find_producers, grow
 
-UNKNOWN = -2
-"""Place of a connection that a record names and that was never opened; -1 = the record names none.
-"""
 CREATES_PRODUCER = among(flow.PUBLISH, flow.PUBLISH_DIGEST, flow.PRODUCER_CREATED)
 CREATES_CNX = CREATES_PRODUCER | among(flow.CONNECTION_OPENED)
 """By kind of record, whether it creates a connection or a producer."""
+_MOMENT = ("ts_mono_ns", "ts_wall_ms", "source_feed")
 
 
 @dataclass
@@ -103,52 +103,32 @@ class Broker(Key):
 
     # -- records -----------------------------------------------------------------------------
 
-    def feed(self, rows: Records) -> Feed:
+    def feed(self, rows: Records) -> Array:
         """Records in the form that the kernel reads; new entities get a place."""
-        kind = rows["event_type"]
-        if not len(kind):
-            return empty_feed()
+        if not length(rows):
+            return fed(RateRecord, rows)
+        kind, messages = rows["event_type"], rows["num_messages"]
         create = CREATES_PRODUCER[kind]
         topic = self._places("topics", rows["topic"], create)
         cnx = self._places("cnxs", rows["cnx_id"], CREATES_CNX[kind])
-        cnx[(cnx < 0) & (rows["cnx_id"] >= 0)] = UNKNOWN
+        cnx[(cnx < 0) & (rows["cnx_id"] >= 0)] = L.UNSEEN
         thread = self._threads(rows["io_thread"])
         named = np.zeros(len(self.world.topics), bool)
         named[topic[topic >= 0]] = True
         self._limit_topics(np.flatnonzero(named))
-        w, more = self.world, int(np.count_nonzero(create))
-        w = extend(w, producers=more, links=more)
-        used, links, producer = find_producers(
-            w.producers,
-            len(w.producers) - more,
-            w.links,
-            len(w.links) - more,
-            cnx,
-            topic,
-            rows["producer_id"],
-            create,
-        )
-        self.world = w._replace(producers=w.producers[:used], links=w.links[:links])
-        return Feed(
-            rows["ts_mono_ns"],
-            rows["ts_wall_ms"],
-            rows["source_feed"],
-            kind,
-            cnx,
-            topic,
-            producer,
-            thread,
-            rows["supports_throttle"],
-            rows["reports_pauses"],
-            rows["producer_name"],
-            np.where(rows["num_messages"] == NULL, 1, rows["num_messages"]),
-            rows["entry_bytes"],
-            rows["producer_id"],
-            rows["cnx_id"],
-            rows["topic"],
-            rows["sequence_id"],
-            rows["publish_time_ms"],
-            rows["request_id"],
+        w, more, producer = self.world, int(np.count_nonzero(create)), np.empty(len(kind), np.int64)
+        producers = table(L.ProducerState, w.producers, len(w.producers) + more)
+        links = table(L.LinkState, w.links, len(w.links) + more)
+        find_producers(producers, links, cnx, topic, rows["producer_id"], create, producer)
+        self.world = w._replace(producers=in_use(producers), links=in_use(links))
+        return fed(
+            RateRecord,
+            rows,
+            cnx_place=cnx,
+            topic_place=topic,
+            producer_place=producer,
+            io_thread_place=thread,
+            num_messages=np.where(messages == NULL, 1, messages),
         )
 
     def _places(self, part: str, ids: Array, create: Array) -> Array:
@@ -247,7 +227,7 @@ class Broker(Key):
         return first + np.arange(len(names))
 
     def judge(
-        self, f: Feed, start: int, end: int, rows: Records, policies: dict[int, Policy]
+        self, f: Array, start: int, end: int, rows: Records, policies: dict[int, Policy]
     ) -> None:
         """Judge records [start, end) of a feed; `policies` has, by record, the policies of the
         stream.
@@ -258,15 +238,15 @@ class Broker(Key):
             if status == flow.ROOM:
                 self.world, self.out = grow(self.world, self.out)
             elif status == flow.WINDOW:
-                self._end_window(int(f.mono[at]), True)
+                self._end_window(int(rows["ts_mono_ns"][at]), True)
             elif status == flow.ASK:
-                when = Instant(int(f.mono[at]), int(f.wall[at]), int(f.feed[at]))
-                if f.kind[at] == flow.BROKER_STARTED:
+                when = Instant(*(int(rows[name][at]) for name in _MOMENT))
+                if rows["event_type"][at] == flow.BROKER_STARTED:
                     self._restart(when)
-                    self.key["run_wall_ms"], self.key["has_run"] = f.wall[at], 1
+                    self.key["run_wall_ms"], self.key["has_run"] = when.wall_ms, 1
                     self.key["run_seq"] = rows["seq"][at]
                     self.key["run_has_seq"] = rows["has_seq"][at]
-                elif f.kind[at] == flow.GAP:
+                elif rows["event_type"][at] == flow.GAP:
                     self._lose_sight(when, int(rows["gap_from_mono_ns"][at]))
                 elif at in policies:
                     self.apply(policies[at], when.mono_ns, when.wall_ms)

@@ -7,7 +7,7 @@ from state.events import MONO
 from state.rate_limits.outputs import OUTPUTS
 
 NAME = "rate_limits"
-STATE_VERSION = 5
+STATE_VERSION = 6
 """Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type",

@@ -40,7 +40,6 @@ from state.rate_limits.layout import (
     Mark,
     Out,
     Record,
-    Send,
     World,
     compiled,
     flag_at,
@@ -125,9 +124,9 @@ def _new_row(w: World, o: Out, at: Instant, p: int, kind: int, rule: int) -> Int
     row["request"], row["total_ms"], row["sequence_id"], row["exception"] = NULL, NULL, NULL, 0
     if p >= 0:
         producer = w.producers[p]
-        row["cnx"] = w.cnxs[producer["cnx"]]["name"]
-        row["topic"] = w.topics[producer["topic"]]["name"]
-        row["producer_id"], row["producer_name"] = producer["producer_id"], producer["name"]
+        row["cnx"] = w.cnxs[producer.cnx].name
+        row["topic"] = w.topics[producer.topic].name
+        row["producer_id"], row["producer_name"] = producer.producer_id, producer.name
     k["command_rows"] = n + 1
     k["command_no"] += 1
     return n
@@ -137,24 +136,24 @@ def _new_row(w: World, o: Out, at: Instant, p: int, kind: int, rule: int) -> Int
 def _command(w: World, o: Out, p: int, at: Instant, kind: int, rule: int, pause: int) -> Int:
     """Send a command to a producer; returns its request id on the connection."""
     producer = w.producers[p]
-    cnx, link = w.cnxs[producer["cnx"]], w.links[producer["link"]]
-    cnx["requests"] += 1
-    request = cnx["requests"]
-    link["throttled_ms"][kind] += pause
+    cnx, link = w.cnxs[producer.cnx], w.links[producer.link]
+    cnx.requests += 1
+    request = cnx.requests
+    link.throttled_ms[kind] += pause
     begin = client_clock(at)
     row = o.commands[_new_row(w, o, at, p, kind, rule)]
     row["timed"] = 1 if at.wall_ms != NULL else 0
     row["start_ms"], row["pause_ms"], row["end_ms"] = begin, pause, begin + pause
-    row["request"], row["total_ms"] = request, link["throttled_ms"][kind]
-    producer["heard_ms"] = begin
+    row["request"], row["total_ms"] = request, link.throttled_ms[kind]
+    producer.heard_ms = begin
     if (
         w.key[0]["keeps_later"] == 0
-        or producer["kept_end_ms"] == NEVER
-        or begin + pause >= producer["kept_end_ms"]
+        or producer.kept_end_ms == NEVER
+        or begin + pause >= producer.kept_end_ms
     ):
-        producer["kept_start_ms"], producer["kept_pause_ms"] = begin, pause
-        producer["kept_end_ms"], producer["kept_request"] = begin + pause, request
-        producer["kept_type"], producer["kept_timed"] = kind, row["timed"]
+        producer.kept_start_ms, producer.kept_pause_ms = begin, pause
+        producer.kept_end_ms, producer.kept_request = begin + pause, request
+        producer.kept_type, producer.kept_timed = kind, row["timed"]
     return request
 
 
@@ -167,16 +166,16 @@ def _producers(w: World, c: int) -> tuple[int, int]:
     ages = w.scratch[start + most : start + 2 * most]
     places = w.scratch[start + 2 * most : start + 3 * most]
     n = 0
-    link = w.cnxs[c]["first_link"]
+    link = w.cnxs[c].first_link
     while link >= 0:
-        p = w.links[link]["first_producer"]
+        p = w.links[link].first_producer
         while p >= 0:
-            if w.producers[p]["open"] != 0:
-                ids[n], ages[n] = w.producers[p]["producer_id"], w.producers[p]["opened"]
+            if w.producers[p].open != 0:
+                ids[n], ages[n] = w.producers[p].producer_id, w.producers[p].opened
                 places[n] = p
                 n += 1
-            p = w.producers[p]["next"]
-        link = w.links[link]["next"]
+            p = w.producers[p].next
+        link = w.links[link].next
     sort_by_two(ids[:n], ages[:n], places[:n])
     first = start + 2 * most
     return first, first + n
@@ -229,13 +228,13 @@ def announce(w: World, o: Out, row: int, place: int) -> None:
         _send_nothing(w, o, c, r["producer"], at, kind)
     r["request"] = request
     if counts(kind, k["shared"]):
-        w.waiting[place]["request"], w.waiting[place]["receipt"] = request, receipt
-        mark = w.waiting[place]["order"]
+        x = w.waiting.rows[place]
+        x.request, x.receipt, mark = request, receipt, x.order
     else:
         cnx = w.cnxs[c]
         mark = k["timer_order"]
         k["timer_order"] += 1
-        cnx["flag_request"][kind], cnx["flag_mark"][kind] = request, mark
+        cnx.flag_request[kind], cnx.flag_mark[kind] = request, mark
         place = place_of_flag(kind)
     if receipt == WAITING_FOR:
         schedule_receipt(w, at.mono_ns + k["receipt_wait_ns"], c, place, mark, request)
@@ -245,10 +244,10 @@ def announce(w: World, o: Out, row: int, place: int) -> None:
 def _is_waiting(w: World, c: int, place: int, mark: int) -> bool:
     """Whether a mark is active and its receipt is still awaited."""
     if place >= 0:
-        e = w.waiting[place]
-        return e["order"] == mark and e["receipt"] == WAITING_FOR
+        x = w.waiting.rows[place]
+        return x.order == mark and x.receipt == WAITING_FOR
     cnx, kind = w.cnxs[c], flag_at(place)
-    return cnx["flag_mark"][kind] == mark and cnx["flag_receipt"][kind] == WAITING_FOR
+    return cnx.flag_mark[kind] == mark and cnx.flag_receipt[kind] == WAITING_FOR
 
 
 @compiled
@@ -256,23 +255,23 @@ def _decide(w: World, o: Out, at: Instant, c: int, place: int, receipt: int) -> 
     """End the wait of a mark: without a receipt in time its reads pause."""
     cnx = w.cnxs[c]
     if place >= 0:
-        e = w.waiting[place]
-        e["receipt"] = receipt
-        producer, trigger, request = e["producer"], e["trigger"], e["request"]
-        kind, owner = e["type"], e["limiter"]
+        x = w.waiting.rows[place]
+        x.receipt = receipt
+        producer, trigger, request = x.producer, x.trigger, x.request
+        kind, owner = x.type, x.limiter
     else:
         kind = flag_at(place)
-        cnx["flag_receipt"][kind] = receipt
-        producer, trigger = cnx["mark_producer"][kind], cnx["mark_topic"][kind]
-        request, owner = cnx["flag_request"][kind], flag_owner(w, c, kind)
-    was = cnx["paused"]
+        cnx.flag_receipt[kind] = receipt
+        producer, trigger = cnx.mark_producer[kind], cnx.mark_topic[kind]
+        request, owner = cnx.flag_request[kind], flag_owner(w, c, kind)
+    was = cnx.paused
     if receipt == TIMED_OUT:
         start_blocking(w, c, at.mono_ns, kind, owner, trigger)
         if kind == TOPIC:
             blame(w, c, at.mono_ns, trigger)
-    topic = w.producers[producer]["topic"] if producer >= 0 else NOBODY
+    topic = w.producers[producer].topic if producer >= 0 else NOBODY
     rule = RECEIPT_TIMEOUT if receipt == TIMED_OUT else RECEIPT_IN_TIME
-    transition = STATE_CHANGED if cnx["paused"] != was else TYPE_CHANGED
+    transition = STATE_CHANGED if cnx.paused != was else TYPE_CHANGED
     m = Mark(c, producer, topic, kind, rule, owner, trigger)
     write_row(w, o, at, m, RECEIPT, transition, request, receipt)
 
@@ -300,46 +299,49 @@ def end_wait(w: World, o: Out, at: Instant, c: int, place: int, mark: int) -> No
 
 
 @compiled
-def time_out(w: World, o: Out, at: Instant, p: Int, topic: int, send: Send) -> None:
-    """A send has timed out in the client: determine the exception that the client gets.
+def _sender(w: World, r: Record) -> Int:
+    """The open producer of a send; if the record does not say its connection, the newest one of its
+    topic and producer id."""
+    found = r.producer_place
+    if r.cnx_id < 0 and r.topic_place >= 0:
+        latest = NEVER
+        for p in range(len(w.producers)):
+            e = w.producers[p]
+            if (
+                e.open != 0
+                and e.topic == r.topic_place
+                and e.producer_id == r.producer_id
+                and e.opened > latest
+            ):
+                found, latest = np.int64(p), e.opened
+    return found if found >= 0 and w.producers[found].open != 0 else NOBODY
 
-    `p` is the producer named by the record, -1 if its connection is not known.
-    """
+
+@compiled
+def time_out(w: World, o: Out, at: Instant, r: Record) -> None:
+    """A send has timed out in the client: determine the exception that the client gets."""
     k = w.key[0]
     if k["protocol"] == 0:
         return
-    if send.cnx_name < 0 and topic >= 0:
-        latest = NEVER
-        for i in range(len(w.producers)):
-            e = w.producers[i]
-            if (
-                e["open"] != 0
-                and e["topic"] == topic
-                and e["producer_id"] == send.producer_id
-                and e["opened"] > latest
-            ):
-                p, latest = np.int64(i), e["opened"]
-    if p >= 0 and w.producers[p]["open"] == 0:
-        p = NOBODY
+    p = _sender(w, r)
     row = o.commands[_new_row(w, o, at, p, NOBODY, SEND_TIMEOUT)]
-    row["sequence_id"], row["exception"] = send.sequence_id, TIMEOUT_EXCEPTION
+    row["sequence_id"], row["exception"] = r.sequence_id, TIMEOUT_EXCEPTION
     if p < 0:
-        row["cnx"], row["topic"] = send.cnx_name, send.topic_name
-        row["producer_id"] = send.producer_id
+        row["cnx"], row["topic"], row["producer_id"] = r.cnx_id, r.topic, r.producer_id
         row["producer_name"] = NOBODY
         return
     e = w.producers[p]
     if k["seen_counts"] != 0:
-        throttled = e["heard_ms"] != NEVER and (
-            send.publish_ms == NULL or e["heard_ms"] >= send.publish_ms
+        throttled = e.heard_ms != NEVER and (
+            r.publish_time_ms == NULL or e.heard_ms >= r.publish_time_ms
         )
     else:
-        throttled = e["kept_end_ms"] != NEVER and client_clock(at) < e["kept_end_ms"]
+        throttled = e.kept_end_ms != NEVER and client_clock(at) < e.kept_end_ms
     if throttled:
         row["exception"], row["type"], row["timed"] = (
             THROTTLED_EXCEPTION,
-            e["kept_type"],
-            e["kept_timed"],
+            e.kept_type,
+            e.kept_timed,
         )
-        row["start_ms"], row["pause_ms"] = e["kept_start_ms"], e["kept_pause_ms"]
-        row["end_ms"], row["request"] = e["kept_end_ms"], e["kept_request"]
+        row["start_ms"], row["pause_ms"] = e.kept_start_ms, e.kept_pause_ms
+        row["end_ms"], row["request"] = e.kept_end_ms, e.kept_request

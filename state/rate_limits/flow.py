@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from state.engine.clocks import wall_at, window_clock
+from state.engine.tables import is_short
 from state.events import KIND_INDEX
 from state.rate_limits.connection import (
     close_connection,
@@ -27,13 +28,14 @@ from state.rate_limits.layout import (
     NULL,
     RELEASE_TASK,
     Amount,
-    Feed,
+    Array,
     Instant,
     Int,
     Out,
-    Send,
+    Record,
     World,
     compiled,
+    inlined,
 )
 from state.rate_limits.layout import CONNECTION_CLOSED as BY_CLOSING
 from state.rate_limits.limiter import charge_digest, charge_limiter, release, use
@@ -66,7 +68,7 @@ TIMERS_PER_PUBLISH = np.int64(6)
 NOTHING_MORE = np.int64(0)
 
 
-@compiled
+@inlined
 def window_due(w: World, at: int) -> bool:
     """Whether a window with contents ends at or before `at`; an empty one is only moved on."""
     k = w.key[0]
@@ -84,31 +86,31 @@ def begin_counting(w: World) -> None:
     """What limiters have counted in a window begins anew, with the levels of this moment."""
     for i in range(len(w.limiters)):
         e = w.limiters[i]
-        e["charged"], e["messages"], e["bytes"], e["has_least"] = 0, 0, 0, 0
-        e["least_msgs"], e["least_bytes"], e["throttles"] = 0, 0, 0
-        e["most_waiting"] = e["waiting"]
-        e["observed_pauses"], e["predicted_pauses"] = 0, 0
+        e.charged, e.messages, e.bytes, e.has_least = 0, 0, 0, 0
+        e.least_msgs, e.least_bytes, e.throttles = 0, 0, 0
+        e.most_waiting = e.waiting
+        e.observed_pauses, e.predicted_pauses = 0, 0
     for c in range(len(w.cnxs)):
         cnx = w.cnxs[c]
-        cnx["most_in_flight"], cnx["throttles"] = cnx["in_flight"], 0
-        cnx["observed_pauses"], cnx["predicted_pauses"] = 0, 0
+        cnx.most_in_flight, cnx.throttles = cnx.in_flight, 0
+        cnx.observed_pauses, cnx.predicted_pauses = 0, 0
     for i in range(len(w.threads)):
         thread = w.threads[i]
-        thread["most_pending"], thread["throttles"] = thread["pending"], 0
-        thread["observed_pauses"], thread["predicted_pauses"] = 0, 0
+        thread.most_pending, thread.throttles = thread.pending, 0
+        thread.observed_pauses, thread.predicted_pauses = 0, 0
 
 
-@compiled
+@inlined
 def no_room(w: World, o: Out, more: int) -> bool:
     """Whether the next step may write more rows than there is room for."""
     k = w.key[0]
     return (
-        k["rows"] + k["waiting"] + 3 * len(w.cnxs) + more > len(o.rows)
+        k["rows"] + w.waiting.used[0] - w.waiting.used[1] + 3 * len(w.cnxs) + more > len(o.rows)
         or k["snapshots"] + len(w.cnxs) + 1 > len(o.snapshots)
         or k["snapshot_topics"] + len(w.links) + 1 > len(o.snapshot_topics)
         or k["verdict_rows"] + LIMITERS_PER_PUBLISH > len(o.verdicts)
-        or k["waiting_used"] + LIMITERS_PER_PUBLISH > len(w.waiting)
-        or k["flight_used"] + 1 > len(w.flights)
+        or is_short(w.waiting, LIMITERS_PER_PUBLISH)
+        or is_short(w.flights, 1)
         or k["timers"] + TIMERS_PER_PUBLISH + len(w.cnxs) > len(w.timers)
         or 2 * len(w.cnxs) > len(w.scratch)
         or (
@@ -142,7 +144,7 @@ def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
             release(w, o, at, limiter)
         elif kind == LOOK:
             # one of a connection that has closed meanwhile is not its newest
-            acts = w.cnxs[c]["look"] == mark and look(w, o, at, c)
+            acts = w.cnxs[c].look == mark and look(w, o, at, c)
         else:
             end_wait(w, o, at, c, place, mark)
         if acts:
@@ -151,7 +153,7 @@ def advance(w: World, o: Out, clock: int, next_wall: int) -> Int:
 
 
 @compiled
-def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[int, int]:
+def run(w: World, o: Out, records: Array, start: int, end: int) -> tuple[int, int]:
     """Judge records [start, end); returns a status and the record reached.
 
     After ASK the caller carries out the record; a policy already counts as the key's last record.
@@ -160,7 +162,8 @@ def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[int, int]:
     for i in range(start, end):
         if no_room(w, o, LIMITERS_PER_PUBLISH):
             return ROOM, i
-        now, wall, kind, feed = f.mono[i], f.wall[i], f.kind[i], f.feed[i]
+        r = records[i]
+        now, wall, kind = r.ts_mono_ns, r.ts_wall_ms, r.event_type
         if kind == BROKER_STARTED:
             return ASK, i
         status = advance(w, o, now, wall)
@@ -175,62 +178,78 @@ def run(w: World, o: Out, f: Feed, start: int, end: int) -> tuple[int, int]:
             return WINDOW, i
         if kind == GAP:
             return ASK, i
-        k["last_ns"], k["last_wall_ms"], k["last_feed"], k["acted"] = now, wall, feed, 0
+        k["last_ns"], k["last_wall_ms"], k["last_feed"], k["acted"] = now, wall, r.source_feed, 0
         if kind == POLICY:
             return ASK, i
-        judge(w, o, f, i, Instant(now, wall, feed), kind)
+        judge(w, o, r, Instant(now, wall, r.source_feed))
     return DONE, end
 
 
-@compiled
-def judge(w: World, o: Out, f: Feed, i: int, at: Instant, kind: int) -> None:
+@inlined
+def judge(w: World, o: Out, r: Record, at: Instant) -> None:
     """Carry out one record."""
-    c, t, p, now = f.cnx[i], f.topic[i], f.producer[i], at.mono_ns
-    if kind == PUBLISH:
-        open_producer(w, p, now)
-        name_producer(w, p, f.producer_name[i])
-        publish(w, o, at, p, Amount(f.messages[i], f.size[i]))
-    elif kind == PUBLISH_DIGEST:
-        open_producer(w, p, now)
-        name_producer(w, p, f.producer_name[i])
-        sum_up(w, at, p, Amount(f.messages[i], f.size[i]))
+    kind, c, p = r.event_type, r.cnx_place, r.producer_place
+    if kind == PUBLISH or kind == PUBLISH_DIGEST or kind == PRODUCER_CREATED:
+        take_of_producer(w, o, r, at)
     elif kind == ENTRY_ADDED:
-        if t >= 0:
-            end_request(w, o, at, c, t, f.size[i])
-    elif kind == PRODUCER_CREATED:
-        touch(w, t)
-        open_producer(w, p, now)
-        name_producer(w, p, f.producer_name[i])
-        use_topic(w, t, now)
+        if r.topic_place >= 0:
+            end_request(w, o, at, c, r.topic_place, r.entry_bytes)
     elif kind == PRODUCER_CLOSED:
-        if p >= 0 and w.producers[p]["open"] != 0:
-            touch(w, t)
-            close_producer(w, p, now)
+        if p >= 0 and w.producers[p].open != 0:
+            touch(w, r.topic_place)
+            close_producer(w, p, at.mono_ns)
     elif kind == CONNECTION_OPENED:
-        open_connection(w, c)
-        cnx = w.cnxs[c]
-        cnx["supports_throttle"] = 1 if f.supports[i] == 1 else 0
-        if cnx["thread"] >= 0:
-            w.threads[cnx["thread"]]["pending"] -= cnx["buffered"]
-        cnx["thread"] = f.thread[i]
-        if cnx["thread"] >= 0:
-            thread = w.threads[cnx["thread"]]
-            thread["pending"] += cnx["buffered"]
-            thread["most_pending"] = max(thread["most_pending"], thread["pending"])
-        if f.reports[i] == 1 and corrects(w) and cnx["paused"] == 0:
-            observe(w, c)
-    elif kind == CONNECTION_CLOSED:
-        if c >= 0 and w.cnxs[c]["open"] != 0:
-            close_connection(w, o, at, now, c, BY_CLOSING)
+        take_opened(w, r)
     elif kind == TIMED_OUT_SEND:
-        send = Send(
-            f.cnx_name[i], f.topic_name[i], f.producer_id[i], f.sequence_id[i], f.publish_ms[i]
-        )
-        time_out(w, o, at, p, t, send)
-    elif c < 0 or w.cnxs[c]["open"] == 0:
-        return
+        time_out(w, o, at, r)
+    elif c >= 0 and w.cnxs[c].open != 0:
+        take_of_connection(w, o, r, at)
+
+
+@inlined
+def take_of_producer(w: World, o: Out, r: Record, at: Instant) -> None:
+    """What a producer publishes, or its creation: either opens it."""
+    p, amount = r.producer_place, Amount(r.num_messages, r.entry_bytes)
+    if r.event_type == PRODUCER_CREATED:
+        touch(w, r.topic_place)
+    open_producer(w, p, at.mono_ns)
+    if r.producer_name >= 0:
+        w.producers[p].name = r.producer_name
+    if r.event_type == PUBLISH:
+        publish(w, o, at, p, amount)
+    elif r.event_type == PUBLISH_DIGEST:
+        sum_up(w, at, p, amount)
+    else:
+        use_topic(w, r.topic_place, at.mono_ns)
+
+
+@compiled
+def take_opened(w: World, r: Record) -> None:
+    """A connection is opened, or what is known of it changes."""
+    c = r.cnx_place
+    open_connection(w, c)
+    cnx = w.cnxs[c]
+    cnx.supports_throttle = 1 if r.supports_throttle == 1 else 0
+    if cnx.thread >= 0:
+        w.threads[cnx.thread].pending -= cnx.buffered
+    cnx.thread = r.io_thread_place
+    if cnx.thread >= 0:
+        thread = w.threads[cnx.thread]
+        thread.pending += cnx.buffered
+        thread.most_pending = max(thread.most_pending, thread.pending)
+    if r.reports_pauses == 1 and corrects(w) and cnx.paused == 0:
+        observe(w, c)
+
+
+@compiled
+def take_of_connection(w: World, o: Out, r: Record, at: Instant) -> None:
+    """What happens to an open connection: its end, a receipt, or a pause that the feed reports."""
+    kind, c = r.event_type, r.cnx_place
+    cnx, now = w.cnxs[c], at.mono_ns
+    if kind == CONNECTION_CLOSED:
+        close_connection(w, o, at, now, c, BY_CLOSING)
     elif kind == THROTTLE_RECEIPT:
-        take_receipt(w, o, at, c, f.request[i])
+        take_receipt(w, o, at, c, r.request_id)
     elif corrects(w) and (kind == READS_PAUSED or kind == READS_RESUMED):
         observe(w, c)
         if kind == READS_PAUSED:
@@ -238,43 +257,36 @@ def judge(w: World, o: Out, f: Feed, i: int, at: Instant, kind: int) -> None:
         else:
             take_resume(w, o, at, c)
     elif kind == READS_PAUSED:
-        w.cnxs[c]["seen_paused_ns"], w.cnxs[c]["seen_resumed_ns"] = now, NEVER
-    elif kind == READS_RESUMED and w.cnxs[c]["seen_paused_ns"] != NEVER:
-        w.cnxs[c]["seen_resumed_ns"] = now
-
-
-@compiled
-def name_producer(w: World, p: int, name: int) -> None:
-    """The latest name that an open producer gave."""
-    if name >= 0:
-        w.producers[p]["name"] = name
+        cnx.seen_paused_ns, cnx.seen_resumed_ns = now, NEVER
+    elif kind == READS_RESUMED and cnx.seen_paused_ns != NEVER:
+        cnx.seen_resumed_ns = now
 
 
 @compiled
 def use_topic(w: World, t: int, now: int) -> None:
     """Use a topic; its first use builds its limiters."""
     topic = w.topics[t]
-    topic["used_ns"] = now
-    if topic["limiter"] >= 0:
-        use(w, topic["limiter"], now)
-    if topic["group"] >= 0:
-        use(w, topic["group"], now)
+    topic.used_ns = now
+    if topic.limiter >= 0:
+        use(w, topic.limiter, now)
+    if topic.group >= 0:
+        use(w, topic.group, now)
 
 
-@compiled
+@inlined
 def publish(w: World, o: Out, at: Instant, p: int, amount: Amount) -> None:
     """One publish request: put it in flight, then charge topic, broker and resource group."""
-    t = w.producers[p]["topic"]
+    t = w.producers[p].topic
     topic = w.topics[t]
     count_messages(w, at, p, amount)
     start_request(w, o, at, p, amount.bytes)
-    if topic["limiter"] >= 0:
-        charge_limiter(w, o, at, topic["limiter"], p, t, amount)
+    if topic.limiter >= 0:
+        charge_limiter(w, o, at, topic.limiter, p, t, amount)
     broker = w.limiters[BROKER_LIMITER]
-    if topic["exempt"] == 0 and (broker["limit_msgs"] > 0 or broker["limit_bytes"] > 0):
+    if topic.exempt == 0 and (broker.limit_msgs > 0 or broker.limit_bytes > 0):
         charge_limiter(w, o, at, BROKER_LIMITER, p, t, amount)
-    if topic["group"] >= 0:
-        charge_limiter(w, o, at, topic["group"], p, t, amount)
+    if topic.group >= 0:
+        charge_limiter(w, o, at, topic.group, p, t, amount)
 
 
 @compiled
@@ -284,29 +296,29 @@ def sum_up(w: World, at: Instant, p: int, amount: Amount) -> None:
     When they were published, and what the limiters did then, is not known. Nor is what is in
     flight: a digest has no `entry_added`.
     """
-    topic = w.topics[w.producers[p]["topic"]]
+    topic = w.topics[w.producers[p].topic]
     count_messages(w, at, p, amount)
-    if topic["limiter"] >= 0:
-        charge_digest(w, topic["limiter"], at.mono_ns, amount)
-    if topic["exempt"] == 0:
+    if topic.limiter >= 0:
+        charge_digest(w, topic.limiter, at.mono_ns, amount)
+    if topic.exempt == 0:
         charge_digest(w, BROKER_LIMITER, at.mono_ns, amount)
-    if topic["group"] >= 0:
-        charge_digest(w, topic["group"], at.mono_ns, amount)
+    if topic.group >= 0:
+        charge_digest(w, topic.group, at.mono_ns, amount)
 
 
-@compiled
+@inlined
 def count_messages(w: World, at: Instant, p: int, amount: Amount) -> None:
     """Count messages of a topic in the open window, and keep which topics of a connection have
     charged limiters, and which of them last."""
-    t = w.producers[p]["topic"]
+    t = w.producers[p].topic
     topic = w.topics[t]
     touch(w, t)
-    topic["messages"] += amount.messages
-    topic["bytes"] += amount.bytes
-    topic["used_ns"] = at.mono_ns
-    cnx, link = w.cnxs[w.producers[p]["cnx"]], w.links[w.producers[p]["link"]]
-    cnx["publishes"] += 1
-    link["charged_by"], link["charged_no"] = p, cnx["publishes"]
+    topic.messages += amount.messages
+    topic.bytes += amount.bytes
+    topic.used_ns = at.mono_ns
+    cnx, link = w.cnxs[w.producers[p].cnx], w.links[w.producers[p].link]
+    cnx.publishes += 1
+    link.charged_by, link.charged_no = p, cnx.publishes
 
 
 @compiled
@@ -333,12 +345,12 @@ def begin_window(w: World) -> None:
     k = w.key[0]
     for i in range(k["touched"]):
         topic = w.topics[w.touched[i]]
-        topic["touched"], topic["messages"], topic["bytes"] = 0, 0, 0
-        topic["culprit_times"], topic["shared_times"], topic["collateral_times"] = 0, 0, 0
-        topic["culprit_ns"], topic["shared_ns"], topic["collateral_ns"] = 0, 0, 0
+        topic.touched, topic.messages, topic.bytes = 0, 0, 0
+        topic.culprit_times, topic.shared_times, topic.collateral_times = 0, 0, 0
+        topic.culprit_ns, topic.shared_ns, topic.collateral_ns = 0, 0, 0
         for j in range(CAUSES):
-            topic["limited"][j] = 0
-            topic["by_reason"][j] = 0
+            topic.limited[j] = 0
+            topic.by_reason[j] = 0
     k["touched"] = 0
     begin_counting(w)
     k["window_start_ms"] += k["window_ms"]

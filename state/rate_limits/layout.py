@@ -6,20 +6,34 @@ as its key lives in memory. They are renumbered when state is written.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numba.extending import register_jitable
 
 from state.engine.kernel import NULL as NEVER
-from state.engine.kernel import Array, Int, Record, codes, compiled
+from state.engine.kernel import Array, Int, Record, codes, compiled, inlined
+from state.engine.tables import (
+    NOBODY,
+    Children,
+    Code,
+    Count,
+    Field,
+    Indexed,
+    Key,
+    Ms,
+    Name,
+    Place,
+    Rows,
+    StateRow,
+)
 
-__all__ = ["NEVER", "Array", "Int", "Record", "compiled"]
+__all__ = ["NEVER", "NOBODY", "Array", "Int", "Record", "compiled", "inlined"]
 
 NULL = NEVER
 """A bucket that was never read, and the null of 64-bit columns that cannot have it as a value."""
-NOBODY = np.int64(-1)
-"""Place of a missing entity."""
+UNSEEN = np.int64(-2)
+"""Place of a connection that a record names and that was never opened."""
 BROKER_LIMITER = np.int64(0)
 """Place of the broker's own limiter."""
 
@@ -96,164 +110,187 @@ BUCKET = _layout(
 )
 """Rate 0 = no bucket. Buckets 2*i and 2*i + 1 are the message and byte bucket of limiter i."""
 
-LIMITER = _layout(
-    ("kind", _i8),
-    ("name", _i8),
-    ("limit_msgs", _i8),
-    ("limit_bytes", _i8),
-    ("waiting", _i8),
-    ("head", _i8),
-    ("tail", _i8),
-    ("tasks", _i8),
-    ("built", _u1),
-    ("throttled_before", _u1),
-    ("used_ns", _i8),
-    ("charged", _u1),
-    ("messages", _i8),
-    ("bytes", _i8),
-    ("has_least", _i8),
-    ("least_msgs", _i8),
-    ("least_bytes", _i8),
-    ("throttles", _i8),
-    ("most_waiting", _i8),
-    ("observed_pauses", _i8),
-    ("predicted_pauses", _i8),
-    ("stamp", _i8),
-)
-"""A topic, resource-group or broker limiter with its FIFO of waiting producers; `tasks`: release
-tasks that are scheduled. From `charged` on: counts of the open window. `has_least`: bit 0 message
-balance, 1 byte balance. `stamp`: the last pause that has a row of the limiter.
-"""
+ByCause = Annotated[Any, Field(f"({CAUSES},)<i8")]
+"""Of each type up to UNKNOWN."""
+ByType = Annotated[Any, Field(f"({TYPES},)<i8")]
 
-TOPIC_STATE = _layout(
-    ("name", _i8),
-    ("exempt", _u1),
-    ("limiter", _i8),
-    ("group", _i8),
-    ("flight_head", _i8),
-    ("flight_tail", _i8),
-    ("used_ns", _i8),
-    ("touched", _u1),
-    ("messages", _i8),
-    ("bytes", _i8),
-    ("limited", _i8, (CAUSES,)),
-    ("culprit_times", _i8),
-    ("shared_times", _i8),
-    ("collateral_times", _i8),
-    ("culprit_ns", _i8),
-    ("shared_ns", _i8),
-    ("collateral_ns", _i8),
-    ("by_reason", _i8, (CAUSES,)),
-)
-"""`exempt`: no publish rate holds for it. `limited`: pauses by the type that began them, of which
-the three counts below are parts."""
 
-CNX = _layout(
-    ("name", _i8),
-    ("open", _u1),
-    ("supports_throttle", _u1),
-    ("thread", _i8),
-    ("first_link", _i8),
-    ("states", _i8, (TYPES,)),
-    ("in_flight", _i8),
-    ("resume_at", _i8),
-    ("buffered", _i8),
-    ("paused", _u1),
-    ("paused_at_ns", _i8),
-    ("seen_paused_ns", _i8),
-    ("seen_resumed_ns", _i8),
-    ("mark_producer", _i8, (CAUSES,)),
-    ("mark_topic", _i8, (CAUSES,)),
-    ("mark_thread", _i8),
-    ("snapshot", _i8),
-    ("queued", _i8),
-    ("opened", _i8),
-    ("blocking", _i8, (CAUSES,)),
-    ("requests", _i8),
-    ("flag_request", _i8, (CAUSES,)),
-    ("flag_receipt", _i8, (CAUSES,)),
-    ("flag_mark", _i8, (CAUSES,)),
-    ("flag_ns", _i8, (CAUSES,)),
-    ("observed", _u1),
-    ("stopped", _u1),
-    ("look", _i8),
-    ("publishes", _i8),
-    ("first_mark", _i8),
-    ("last_mark", _i8),
-    ("most_in_flight", _i8),
-    ("throttles", _i8),
-    ("observed_pauses", _i8),
-    ("predicted_pauses", _i8),
-)
-"""`blocking`: active marks that hold reads, by type. `mark_…`: producer, topic and IO thread of the
-mark that set a flag (a type that does not count). `flag_…`: its exchange, order and time.
-`requests`: commands sent. `observed`: the feed reports its pauses; `stopped`: it has reported one
-that lasts. `look`: the timer that looks for marks without a pause, NULL without one. `first_mark`,
-`last_mark`: its places in FIFOs. From `most_in_flight` on: counts of the open window.
-"""
+class LimiterState(StateRow):
+    """A topic, resource-group or broker limiter."""
 
-PRODUCER = _layout(
-    ("cnx", _i8),
-    ("topic", _i8),
-    ("link", _i8),
-    ("producer_id", _i8),
-    ("name", _i8),
-    ("open", _u1),
-    ("queued", _i8),
-    ("attached", _u1),
-    ("next", _i8),
-    ("opened", _i8),
-    ("heard_ms", _i8),
-    ("kept_start_ms", _i8),
-    ("kept_end_ms", _i8),
-    ("kept_pause_ms", _i8),
-    ("kept_request", _i8),
-    ("kept_type", _i8),
-    ("kept_timed", _u1),
-)
-"""From `heard_ms` on: the client's side, with the arrival of the last command and the throttle in
-force.
-"""
+    kind: Key[Code]
+    name: Key[Name]
+    limit_msgs: Count
+    limit_bytes: Count
+    waiting: Count
+    """How many places its FIFO has."""
+    tasks: Count
+    """Release tasks that are scheduled."""
+    built: Count
+    throttled_before: Count
+    used_ns: Count = NEVER
+    charged: Count
+    """Whether it was charged in the open window, of which are all counts below."""
+    messages: Count
+    bytes: Count
+    has_least: Count
+    """Bit 0: the least balance of messages, bit 1: that of bytes."""
+    least_msgs: Count
+    least_bytes: Count
+    throttles: Count
+    most_waiting: Count
+    observed_pauses: Count
+    predicted_pauses: Count
+    stamp: Count = NOBODY
+    """The last pause that has a row of the limiter."""
 
-LINK = _layout(
-    ("cnx", _i8),
-    ("topic", _i8),
-    ("next", _i8),
-    ("attached", _u1),
-    ("first_producer", _i8),
-    ("producers", _i8),
-    ("culprit", _u1),
-    ("held", _i8),
-    ("since_ns", _i8),
-    ("throttled_ms", _i8, (CAUSES,)),
-    ("charged_by", _i8),
-    ("charged_no", _i8),
-)
-"""A topic on a connection: how many producers it has there, whether it is a culprit of the pause,
-how many marks of its resource group hold the reads (`held`), since when its pause counts, and the
-pauses announced to it by type. `charged_by`: producer of its last publish since the connection's
-reads were resumed, -1 without one; `charged_no`: that publish's number on the connection."""
 
-WAITING = _layout(
-    ("producer", _i8),
-    ("trigger", _i8),
-    ("limiter", _i8),
-    ("next", _i8),
-    ("order", _i8),
-    ("type", _i8),
-    ("request", _i8),
-    ("receipt", _i8),
-    ("before", _i8),
-    ("after", _i8),
-    ("marked_ns", _i8),
-    ("ended", _u1),
-)
-"""One place in the FIFO of a limiter with topic, type and exchange of its mark, or in the free
-list. `before`, `after`: the places of its connection, in the order of their marks. `ended`: a
-release task would have released it, but the feed reports the connection's pauses."""
+class TopicState(StateRow):
+    """A topic, with its counts of the open window."""
 
-FLIGHT = _layout(("cnx", _i8), ("count", _i8), ("next", _i8))
-"""A run of requests in flight of one connection for one topic, oldest first."""
+    name: Key[Name]
+    exempt: Count
+    """Whether no publish rate holds for it."""
+    limiter: Place = NOBODY
+    group: Place = NOBODY
+    """The limiter of its resource group."""
+    used_ns: Count = NEVER
+    touched: Count
+    messages: Count
+    bytes: Count
+    limited: ByCause
+    """Pauses by the type that began them, of which the next three are parts."""
+    culprit_times: Count
+    shared_times: Count
+    collateral_times: Count
+    culprit_ns: Count
+    shared_ns: Count
+    collateral_ns: Count
+    by_reason: ByCause
+
+
+class ConnectionState(StateRow):
+    """A connection, open or closed."""
+
+    name: Key[Name]
+    open: Count
+    opened: Count
+    """When, as a number that orders all that happens."""
+    supports_throttle: Count
+    thread: Place = NOBODY
+    first_link: Place = NOBODY
+    states: ByType
+    """What the tracker has of each type."""
+    in_flight: Count
+    resume_at: Count
+    buffered: Count
+    """Bytes in flight."""
+    paused: Count
+    paused_at_ns: Count
+    seen_paused_ns: Count = NEVER
+    seen_resumed_ns: Count = NEVER
+    mark_producer: ByCause = NOBODY
+    """Of the mark that has set a flag (a type that does not count), as the next two."""
+    mark_topic: ByCause = NOBODY
+    mark_thread: Place = NOBODY
+    snapshot: Place = NOBODY
+    queued: Count
+    blocking: ByCause
+    """Active marks that hold its reads."""
+    requests: Count
+    """Commands sent."""
+    flag_request: ByCause = NULL
+    """Of a flag: its exchange, number and time."""
+    flag_receipt: ByCause
+    flag_mark: ByCause = NULL
+    flag_ns: ByCause
+    observed: Count
+    """Whether the feed reports its pauses."""
+    stopped: Count
+    """Whether it has reported one that lasts."""
+    look: Count = NULL
+    """The timer that looks for marks without a pause, NULL without one."""
+    publishes: Count
+    most_in_flight: Count
+    """Of the open window, as the next three."""
+    throttles: Count
+    observed_pauses: Count
+    predicted_pauses: Count
+
+
+class ProducerState(StateRow):
+    """A producer, open or closed; from `heard_ms` on the client's side, with the arrival of the last
+    command and the throttle in force."""
+
+    cnx: Key[Place]
+    topic: Key[Place]
+    producer_id: Key[Code]
+    link: Place
+    name: Name
+    open: Count
+    opened: Count
+    queued: Count
+    attached: Count
+    """Whether it is in the list of its link, before `next`."""
+    next: Place = NOBODY
+    heard_ms: Ms = NEVER
+    kept_start_ms: Ms
+    kept_end_ms: Ms = NEVER
+    kept_pause_ms: Ms
+    kept_request: Code
+    kept_type: Code = NOBODY
+    kept_timed: Count
+
+
+class LinkState(StateRow):
+    """A topic on a connection."""
+
+    cnx: Key[Place]
+    topic: Key[Place]
+    attached: Count
+    """Whether it is in the list of its connection, before `next`."""
+    next: Place = NOBODY
+    first_producer: Place = NOBODY
+    producers: Count
+    culprit: Count
+    """Whether the topic is a culprit of the pause."""
+    held: Count
+    """Marks of its resource group that hold the reads."""
+    since_ns: Count
+    """Since when its pause counts."""
+    throttled_ms: ByCause
+    """The pauses announced to it."""
+    charged_by: Place = NOBODY
+    """The producer of its last publish since the connection's reads were resumed."""
+    charged_no: Count
+    """The number of that publish on the connection."""
+
+
+class WaitingState(StateRow):
+    """A producer in the FIFO of a limiter, with topic, type and exchange of its mark."""
+
+    order: Key[Count]
+    """The number of the mark."""
+    producer: Place
+    trigger: Place
+    """The topic of the publish at which the limit acted."""
+    limiter: Place
+    type: Code
+    request: Code = NULL
+    receipt: Code = NO_EXCHANGE
+    marked_ns: Count
+    ended: Count
+    """Whether a release task would have released it, but the feed reports the connection's pauses."""
+
+
+class FlightState(StateRow):
+    """A run of requests in flight of one connection for one topic."""
+
+    number: Key[Count]
+    topic: Place
+    cnx: Place
+    requests: Count
+
 
 RELEASE_TASK, RECEIPT_WAIT, LOOK = codes(3)
 TIMER = _layout(
@@ -283,15 +320,18 @@ def flag_at(place: Int) -> Int:
     return -1 - place
 
 
-THREAD = _layout(
-    ("name", _i8),
-    ("pending", _i8),
-    ("limited", _u1),
-    ("most_pending", _i8),
-    ("throttles", _i8),
-    ("observed_pauses", _i8),
-    ("predicted_pauses", _i8),
-)
+class ThreadState(StateRow):
+    """An IO thread; from `most_pending` on counts of the open window."""
+
+    name: Key[Code]
+    pending: Count
+    """Bytes in flight on its connections."""
+    limited: Count
+    most_pending: Count
+    throttles: Count
+    observed_pauses: Count
+    predicted_pauses: Count
+
 
 KEY = _layout(
     ("cluster", _i8),
@@ -324,11 +364,7 @@ KEY = _layout(
     ("touched", _i8),
     ("timers", _i8),
     ("timer_order", _i8),
-    ("free_waiting", _i8),
-    ("waiting_used", _i8),
-    ("waiting", _i8),
-    ("free_flight", _i8),
-    ("flight_used", _i8),
+    ("flight_no", _i8),
     ("row_ns", _i8),
     ("row_no", _i8),
     ("verdict_ns", _i8),
@@ -369,15 +405,21 @@ class World(NamedTuple):
 
     key: Array
     buckets: Array
-    limiters: Array
-    topics: Array
-    cnxs: Array
-    producers: Array
-    links: Array
-    waiting: Array
-    flights: Array
+    limiters: Rows
+    topics: Rows
+    cnxs: Rows
+    producers: Rows
+    links: Rows
+    waiting: Indexed
+    fifos: Children
+    """The places of each limiter, in their order."""
+    marks: Children
+    """The places of each connection, in the order of their marks."""
+    flights: Indexed
+    runs: Children
+    """The requests in flight of each topic, the oldest first."""
     timers: Array
-    threads: Array
+    threads: Rows
     touched: Array
     scratch: Array
 
@@ -425,35 +467,28 @@ class Mark(NamedTuple):
     """Topic of the publish at which the limit acted."""
 
 
-class Send(NamedTuple):
-    """A send of a client, by what its record names."""
+class RateRecord(StateRow):
+    """A record of a broker to be judged; the places are NOBODY without one."""
 
-    cnx_name: Int
-    topic_name: Int
-    producer_id: Int
-    sequence_id: Int
-    publish_ms: Int
-
-
-class Feed(NamedTuple):
-    """Judged records of one key in order: times, kinds and positions in the world."""
-
-    mono: Array
-    wall: Array
-    feed: Array
-    kind: Array
-    cnx: Array
-    topic: Array
-    producer: Array
-    thread: Array
-    supports: Array
-    reports: Array
-    producer_name: Array
-    messages: Array
-    size: Array
-    producer_id: Array
-    cnx_name: Array
-    topic_name: Array
-    sequence_id: Array
-    publish_ms: Array
-    request: Array
+    ts_mono_ns: Count
+    ts_wall_ms: Ms
+    source_feed: Name
+    event_type: Code
+    cnx_id: Name
+    cnx_place: Place
+    """UNSEEN: a connection that was never opened."""
+    topic: Name
+    topic_place: Place
+    producer_id: Code
+    producer_place: Place
+    """Its producer: the topic and the producer id on the connection."""
+    producer_name: Name
+    io_thread_place: Place
+    supports_throttle: Count
+    reports_pauses: Count
+    num_messages: Count
+    """One where it does not say."""
+    entry_bytes: Count
+    sequence_id: Code
+    publish_time_ms: Ms
+    request_id: Code

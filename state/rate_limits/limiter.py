@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from state.engine import tables
 from state.rate_limits.bucket import (
     LARGEST,
     PER_TICK,
@@ -27,8 +28,6 @@ from state.rate_limits.layout import (
     BUCKET_EMPTY,
     LIMIT_REMOVED,
     NEVER,
-    NO_EXCHANGE,
-    NOBODY,
     NOT_OBSERVED,
     NULL,
     RELEASED,
@@ -50,7 +49,7 @@ def build_limiter(w: World, limiter: int, now: int) -> None:
     """Build both buckets of a limiter, new and full; a limit of 0 or less has no bucket."""
     e, version = w.limiters[limiter], w.key[0]["tokenbucket"]
     for i in range(2):
-        limit = e["limit_msgs"] if i == 0 else e["limit_bytes"]
+        limit = e.limit_msgs if i == 0 else e.limit_bytes
         if limit > 0:
             build(
                 w.buckets[2 * limiter + i],
@@ -64,7 +63,7 @@ def build_limiter(w: World, limiter: int, now: int) -> None:
             )
         else:
             remove(w.buckets, 2 * limiter + i)
-    e["built"] = 1
+    e.built = 1
 
 
 @compiled
@@ -73,9 +72,7 @@ def owes_a_task(w: World, limiter: int, now: int) -> bool:
     its next change of limits schedules a task.
     """
     e = w.limiters[limiter]
-    return e["throttled_before"] != 0 and (
-        e["waiting"] > 0 or now - e["used_ns"] < w.key[0]["idle_ns"]
-    )
+    return e.throttled_before != 0 and (e.waiting > 0 or now - e.used_ns < w.key[0]["idle_ns"])
 
 
 @compiled
@@ -84,11 +81,11 @@ def idle_and_full(w: World, limiter: int, now: int) -> bool:
     both buckets full. Only a limiter with its newest buckets can be.
     """
     e = w.limiters[limiter]
-    if e["built"] == 0:
+    if e.built == 0:
         return not owes_a_task(w, limiter, now)
     if w.key[0]["tokenbucket"] != SATURATING:
         return False
-    if e["waiting"] > 0 or now - e["used_ns"] < w.key[0]["idle_ns"]:
+    if e.waiting > 0 or now - e.used_ns < w.key[0]["idle_ns"]:
         return False
     for i in range(2):
         b = w.buckets[2 * limiter + i]
@@ -106,21 +103,21 @@ def use(w: World, limiter: int, now: int) -> None:
     time is built anew. Without a limit nothing happens: such a limiter may not exist.
     """
     e, version = w.limiters[limiter], w.key[0]["tokenbucket"]
-    if e["limit_msgs"] <= 0 and e["limit_bytes"] <= 0:
+    if e.limit_msgs <= 0 and e.limit_bytes <= 0:
         return
-    if e["built"] == 0:
+    if e.built == 0:
         if not owes_a_task(w, limiter, now):
-            e["throttled_before"] = 0
+            e.throttled_before = 0
         build_limiter(w, limiter, now)
-    elif version == SATURATING and now - e["used_ns"] >= w.key[0]["idle_ns"]:
+    elif version == SATURATING and now - e.used_ns >= w.key[0]["idle_ns"]:
         if idle_and_full(w, limiter, now):
-            e["throttled_before"] = 0
+            e.throttled_before = 0
         for i in range(2):
             b = w.buckets[2 * limiter + i]
             rate = b["rate"]
             if rate > 0 and balance_at(b, now, PERIOD_NS, RESOLUTION_NS, version) >= b["capacity"]:
                 build(b, rate, rate, rate, now, PERIOD_NS, RESOLUTION_NS, version)
-    e["used_ns"] = now
+    e.used_ns = now
 
 
 @compiled
@@ -147,7 +144,7 @@ def describe(w: World, o: Out, row: int, limiter: int, balances: Amount, now: in
         e["balance_bytes"] = balances.bytes
         pause = max(pause, pause_now(b, balances.bytes, now, version))
     e["pause_ns"] = pause
-    e["waiting"] = w.limiters[limiter]["waiting"]
+    e["waiting"] = w.limiters[limiter].waiting
 
 
 @compiled
@@ -182,104 +179,51 @@ def _verdict(
 
 
 @compiled
-def wait(w: World, limiter: int, producer: int, trigger: int, now: int) -> None:
-    """Append a producer to the FIFO; it may be there several times."""
-    k = w.key[0]
-    i = k["free_waiting"]
-    if i >= 0:
-        k["free_waiting"] = w.waiting[i]["next"]
-    else:
-        i = k["waiting_used"]
-        k["waiting_used"] += 1
-    place = w.waiting[i]
-    place["producer"], place["trigger"], place["next"] = producer, trigger, -1
-    place["limiter"] = limiter
-    place["order"] = k["timer_order"]
+def wait(w: World, limiter: int, producer: int, trigger: int, now: int) -> Int:
+    """Append a producer to the FIFO, where it may be several times; its place there."""
+    k, e, p = w.key[0], w.limiters[limiter], w.producers[producer]
+    place = tables.at(w.waiting, (k["timer_order"],))
     k["timer_order"] += 1
-    k["waiting"] += 1
-    e = w.limiters[limiter]
-    place["type"], place["request"], place["receipt"] = e["kind"], NULL, NO_EXCHANGE
-    if e["waiting"] == 0:
-        e["head"] = i
-    else:
-        w.waiting[e["tail"]]["next"] = i
-    e["tail"] = i
-    e["waiting"] += 1
-    e["throttles"] += 1
-    e["most_waiting"] = max(e["most_waiting"], e["waiting"])
-    p = w.producers[producer]
-    p["queued"] += 1
-    cnx = w.cnxs[p["cnx"]]
-    cnx["queued"] += 1
-    place["marked_ns"], place["ended"] = now, 0
-    place["before"], place["after"] = cnx["last_mark"], -1
-    if cnx["last_mark"] >= 0:
-        w.waiting[cnx["last_mark"]]["after"] = i
-    else:
-        cnx["first_mark"] = i
-    cnx["last_mark"] = i
+    x = w.waiting.rows[place]
+    x.producer, x.trigger, x.limiter, x.type = producer, trigger, limiter, e.kind
+    x.marked_ns = now
+    tables.adopt(w.fifos, limiter, place)
+    tables.adopt(w.marks, p.cnx, place)
+    e.waiting += 1
+    e.throttles += 1
+    e.most_waiting = max(e.most_waiting, e.waiting)
+    p.queued += 1
+    w.cnxs[p.cnx].queued += 1
+    return place
 
 
 @compiled
-def leave_queue(w: World, limiter: int, place: int, before: int) -> None:
-    """Remove a place from the FIFO; `before` is the place in front of it, -1 at the head."""
-    k, e = w.key[0], w.limiters[limiter]
-    following = w.waiting[place]["next"]
-    if before < 0:
-        e["head"] = following
-    else:
-        w.waiting[before]["next"] = following
-    if e["tail"] == place:
-        e["tail"] = before
-    e["waiting"] -= 1
-    k["waiting"] -= 1
-    p = w.producers[w.waiting[place]["producer"]]
-    p["queued"] -= 1
-    cnx = w.cnxs[p["cnx"]]
-    cnx["queued"] -= 1
-    earlier, later = w.waiting[place]["before"], w.waiting[place]["after"]
-    if earlier >= 0:
-        w.waiting[earlier]["after"] = later
-    else:
-        cnx["first_mark"] = later
-    if later >= 0:
-        w.waiting[later]["before"] = earlier
-    else:
-        cnx["last_mark"] = earlier
-    w.waiting[place]["next"], w.waiting[place]["receipt"] = k["free_waiting"], NO_EXCHANGE
-    k["free_waiting"] = place
+def leave_queue(w: World, place: int) -> None:
+    """Remove a place from the FIFO."""
+    x = w.waiting.rows[place]
+    p = w.producers[x.producer]
+    w.limiters[x.limiter].waiting -= 1
+    p.queued -= 1
+    w.cnxs[p.cnx].queued -= 1
+    tables.release(w.fifos, x.limiter, place)
+    tables.release(w.marks, p.cnx, place)
+    tables.drop(w.waiting, (x.order,))
 
 
 @compiled
 def unmark_place(
-    w: World,
-    o: Out,
-    at: Instant,
-    settle_ns: int,
-    place: int,
-    before: int,
-    rule: int,
-    balances: Amount,
+    w: World, o: Out, at: Instant, settle_ns: int, place: int, rule: int, balances: Amount
 ) -> None:
     """End the mark of a place, which leaves the FIFO of its limiter."""
-    waiting = w.waiting[place]
-    limiter, producer, trigger = waiting["limiter"], waiting["producer"], waiting["trigger"]
-    request, receipt = waiting["request"], waiting["receipt"]
-    leave_queue(w, limiter, place, before)
+    x = w.waiting.rows[place]
+    limiter, producer, trigger = x.limiter, x.producer, x.trigger
+    request, receipt = x.request, x.receipt
+    leave_queue(w, place)
     p = w.producers[producer]
-    kind = w.limiters[limiter]["kind"]
-    m = Mark(p["cnx"], producer, p["topic"], kind, rule, limiter, trigger)
+    kind = w.limiters[limiter].kind
+    m = Mark(p.cnx, producer, p.topic, kind, rule, limiter, trigger)
     row = unmark(w, o, at, settle_ns, m, request, receipt)
     describe(w, o, row, limiter, balances, settle_ns)
-
-
-@compiled
-def ahead_of(w: World, limiter: int, place: int) -> Int:
-    """The place in front of one in the FIFO, -1 at the head."""
-    before, at = NOBODY, w.limiters[limiter]["head"]
-    while at != place:
-        before, at = at, w.waiting[at]["next"]
-    return before
 
 
 @compiled
@@ -318,13 +262,13 @@ def queue_up(
 ) -> None:
     """Throttle a producer: a place in the FIFO, the mark, and a release task where none is due."""
     e, now = w.limiters[limiter], at.mono_ns
-    wait(w, limiter, producer, topic, now)
-    e["throttled_before"], e["used_ns"] = 1, now
-    cnx = w.producers[producer]["cnx"]
-    row = mark(w, o, at, Mark(cnx, producer, topic, e["kind"], rule, limiter, topic))
+    place = wait(w, limiter, producer, topic, now)
+    e.throttled_before, e.used_ns = 1, now
+    cnx = w.producers[producer].cnx
+    row = mark(w, o, at, Mark(cnx, producer, topic, e.kind, rule, limiter, topic))
     describe(w, o, row, limiter, balances, now)
-    announce(w, o, row, e["tail"])
-    if e["waiting"] == 1 or e["tasks"] == 0:
+    announce(w, o, row, place)
+    if e.waiting == 1 or e.tasks == 0:
         pause, _ = read_limiter(w, limiter, now)
         schedule(w, limiter, release_due(now, pause))
 
@@ -341,20 +285,20 @@ def charge_limiter(
     if m["rate"] <= 0 and b["rate"] <= 0:
         return False
     version = w.key[0]["tokenbucket"]
-    e["charged"] = 1
-    e["messages"] += amount.messages
-    e["bytes"] += amount.bytes
+    e.charged = 1
+    e.messages += amount.messages
+    e.bytes += amount.bytes
     msgs, bytes_ = np.int64(1), np.int64(1)
     if m["rate"] > 0:
         msgs = charge(m, amount.messages, now, PERIOD_NS, RESOLUTION_NS, version)
-        if (e["has_least"] & 1) == 0 or msgs < e["least_msgs"]:
-            e["least_msgs"] = msgs
-            e["has_least"] |= 1
+        if (e.has_least & 1) == 0 or msgs < e.least_msgs:
+            e.least_msgs = msgs
+            e.has_least |= 1
     if b["rate"] > 0:
         bytes_ = charge(b, amount.bytes, now, PERIOD_NS, RESOLUTION_NS, version)
-        if (e["has_least"] & 2) == 0 or bytes_ < e["least_bytes"]:
-            e["least_bytes"] = bytes_
-            e["has_least"] |= 2
+        if (e.has_least & 2) == 0 or bytes_ < e.least_bytes:
+            e.least_bytes = bytes_
+            e.has_least |= 2
     if w.key[0]["verdicts"] != 0:
         _verdict(w, o, at, limiter, topic, amount, Amount(msgs, bytes_))
     if msgs > 0 and bytes_ > 0:
@@ -374,9 +318,9 @@ def charge_digest(w: World, limiter: int, now: int, amount: Amount) -> None:
     if m["rate"] <= 0 and b["rate"] <= 0:
         return
     version = w.key[0]["tokenbucket"]
-    e["charged"] = 1
-    e["messages"] += amount.messages
-    e["bytes"] += amount.bytes
+    e.charged = 1
+    e.messages += amount.messages
+    e.bytes += amount.bytes
     if m["rate"] > 0:
         charge(m, amount.messages, now, PERIOD_NS, RESOLUTION_NS, version)
     if b["rate"] > 0:
@@ -418,9 +362,9 @@ def release(w: World, o: Out, at: Instant, limiter: int) -> Int:
     """
     e, now = w.limiters[limiter], at.mono_ns
     m, b = w.buckets[2 * limiter], w.buckets[2 * limiter + 1]
-    if e["built"] != 0 and e["waiting"] > 0:
+    if e.built != 0 and e.waiting > 0:
         # a task that finds nobody does nothing, so that one more or less changes nothing
-        e["used_ns"] = now
+        e.used_ns = now
     pause, balances = read_limiter(w, limiter, now)
     if w.key[0]["positive"] != 0:
         ready = (m["rate"] <= 0 or balances.messages > 0) and (b["rate"] <= 0 or balances.bytes > 0)
@@ -428,20 +372,17 @@ def release(w: World, o: Out, at: Instant, limiter: int) -> Int:
         ready = pause == 0
     if ready:
         released = LIMIT_REMOVED if m["rate"] <= 0 and b["rate"] <= 0 else RELEASED
-        before, place = NOBODY, e["head"] if e["waiting"] > 0 else NOBODY
+        place = w.fifos.first[limiter]
         while place >= 0:
-            waiting = w.waiting[place]
-            following, c = waiting["next"], w.producers[waiting["producer"]]["cnx"]
-            waiting["ended"] = 1
-            rule = released
-            if w.cnxs[c]["observed"] != 0:
-                rule = NOT_OBSERVED
-                if not is_overdue(w, c, waiting["marked_ns"], now):
-                    before, place = np.int64(place), following
-                    continue
-            unmark_place(w, o, at, now, place, before, rule, balances)
+            x, following = w.waiting.rows[place], w.fifos.following[place]
+            c = w.producers[x.producer].cnx
+            x.ended = 1
+            if w.cnxs[c].observed == 0:
+                unmark_place(w, o, at, now, place, released, balances)
+            elif is_overdue(w, c, x.marked_ns, now):
+                unmark_place(w, o, at, now, place, NOT_OBSERVED, balances)
             place = following
-    if ready or e["waiting"] == 0:
+    if ready or e.waiting == 0:
         return NULL
     schedule(w, limiter, release_due(now, pause))
     return pause
@@ -459,19 +400,19 @@ def change_limits(
     for one without buckets.
     """
     e = w.limiters[limiter]
-    rested = idle_and_full(w, limiter, now) if e["built"] != 0 else not seen
-    rested = rested and e["waiting"] == 0
-    if rested or (e["built"] == 0 and not owes_a_task(w, limiter, now)):
-        e["throttled_before"] = 0  # it may have been dropped meanwhile
-    e["limit_msgs"], e["limit_bytes"] = limit_msgs, limit_bytes
+    rested = idle_and_full(w, limiter, now) if e.built != 0 else not seen
+    rested = rested and e.waiting == 0
+    if rested or (e.built == 0 and not owes_a_task(w, limiter, now)):
+        e.throttled_before = 0  # it may have been dropped meanwhile
+    e.limit_msgs, e.limit_bytes = limit_msgs, limit_bytes
     if rested or (limit_msgs <= 0 and limit_bytes <= 0):
-        e["built"] = 0
+        e.built = 0
         remove(w.buckets, 2 * limiter)
         remove(w.buckets, 2 * limiter + 1)
     else:
         build_limiter(w, limiter, now)
-        e["used_ns"] = now
-    if e["throttled_before"] != 0 and not rested and w.key[0]["scheduled"] == 0:
+        e.used_ns = now
+    if e.throttled_before != 0 and not rested and w.key[0]["scheduled"] == 0:
         schedule(w, limiter, now)
 
 
@@ -479,7 +420,6 @@ def change_limits(
 def forget(w: World, limiter: int) -> None:
     """Reset a limiter as at a start of the broker: nobody waits, no bucket is built."""
     e = w.limiters[limiter]
-    e["waiting"], e["head"], e["tail"] = 0, -1, -1
-    e["built"], e["throttled_before"], e["used_ns"], e["tasks"] = 0, 0, NEVER, 0
+    e.built, e.throttled_before, e.used_ns, e.tasks = 0, 0, NEVER, 0
     remove(w.buckets, 2 * limiter)
     remove(w.buckets, 2 * limiter + 1)

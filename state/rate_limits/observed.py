@@ -42,7 +42,7 @@ from state.rate_limits.layout import (
     World,
     compiled,
 )
-from state.rate_limits.limiter import ahead_of, describe, lift, queue_up, read_limiter, unmark_place
+from state.rate_limits.limiter import describe, lift, queue_up, read_limiter, unmark_place
 from state.rate_limits.timers import schedule, schedule_look
 from state.rate_limits.tracker import (
     blame,
@@ -55,6 +55,8 @@ from state.rate_limits.tracker import (
 )
 
 FAR = np.inf
+_LIMITS = np.int64(5)
+"""Of a connection, an IO thread, a topic, a broker and a resource group."""
 
 
 @compiled
@@ -63,9 +65,9 @@ def observe(w: World, c: int) -> None:
     taken to be one of the broker.
     """
     cnx = w.cnxs[c]
-    if cnx["observed"] == 0:
-        cnx["observed"], cnx["stopped"] = 1, cnx["paused"]
-        cnx["seen_paused_ns"], cnx["seen_resumed_ns"] = NEVER, NEVER
+    if cnx.observed == 0:
+        cnx.observed, cnx.stopped = 1, cnx.paused
+        cnx.seen_paused_ns, cnx.seen_resumed_ns = NEVER, NEVER
 
 
 @compiled
@@ -76,23 +78,23 @@ def ignore_reports(w: World, o: Out, at: Instant) -> None:
     now = at.mono_ns
     for c in range(len(w.cnxs)):
         cnx = w.cnxs[c]
-        if cnx["observed"] == 0:
+        if cnx.observed == 0:
             continue
-        if cnx["states"][UNKNOWN] > 0:
+        if cnx.states[UNKNOWN] > 0:
             unmark_flag(w, o, at, now, c, UNKNOWN, NOT_OBSERVED)
-        joins = cnx["stopped"] == 0
-        cnx["observed"], cnx["stopped"], cnx["look"], cnx["seen_paused_ns"] = 0, 0, NULL, NEVER
+        joins = cnx.stopped == 0
+        cnx.observed, cnx.stopped, cnx.look, cnx.seen_paused_ns = 0, 0, NULL, NEVER
         for kind in range(CAUSES):
-            if joins and cnx["states"][kind] > 0 and not counts(kind, w.key[0]["shared"]):
-                start_blocking(w, c, now, kind, flag_owner(w, c, kind), cnx["mark_topic"][kind])
-        place = cnx["first_mark"]
+            if joins and cnx.states[kind] > 0 and not counts(kind, w.key[0]["shared"]):
+                start_blocking(w, c, now, kind, flag_owner(w, c, kind), cnx.mark_topic[kind])
+        place = w.marks.first[c]
         while place >= 0:
-            e = w.waiting[place]
-            if joins and counts(e["type"], w.key[0]["shared"]):
-                start_blocking(w, c, now, e["type"], e["limiter"], e["trigger"])
-            place = e["after"]
+            x = w.waiting.rows[place]
+            if joins and counts(x.type, w.key[0]["shared"]):
+                start_blocking(w, c, now, x.type, x.limiter, x.trigger)
+            place = w.marks.following[place]
     for limiter in range(len(w.limiters)):
-        if w.limiters[limiter]["waiting"] > 0 and w.limiters[limiter]["tasks"] == 0:
+        if w.limiters[limiter].waiting > 0 and w.limiters[limiter].tasks == 0:
             schedule(w, limiter, now)
 
 
@@ -100,11 +102,11 @@ def ignore_reports(w: World, o: Out, at: Instant) -> None:
 def take_pause(w: World, o: Out, at: Instant, c: int) -> None:
     """The broker has stopped reading a connection."""
     cnx, now = w.cnxs[c], at.mono_ns
-    if cnx["stopped"] != 0:
-        if cnx["seen_paused_ns"] == NEVER:
-            cnx["seen_paused_ns"] = now
+    if cnx.stopped != 0:
+        if cnx.seen_paused_ns == NEVER:
+            cnx.seen_paused_ns = now
         return
-    cnx["stopped"], cnx["seen_paused_ns"] = 1, now
+    cnx.stopped, cnx.seen_paused_ns = 1, now
     if not _join(w, o, at, c):
         _mark_nearest(w, o, at, c)
 
@@ -116,22 +118,20 @@ def take_resume(w: World, o: Out, at: Instant, c: int) -> None:
     """
     cnx, now = w.cnxs[c], at.mono_ns
     for kind in FLAGS:
-        if cnx["states"][kind] > 0:
+        if cnx.states[kind] > 0:
             unmark_flag(w, o, at, now, c, kind, OBSERVED_RESUME)
-    place = cnx["first_mark"]
-    while place >= 0:
-        limiter, following = w.waiting[place]["limiter"], w.waiting[place]["after"]
-        if w.limiters[limiter]["built"] != 0:
-            w.limiters[limiter]["used_ns"] = now
+    while w.marks.first[c] >= 0:
+        place = w.marks.first[c]
+        limiter = w.waiting.rows[place].limiter
+        if w.limiters[limiter].built != 0:
+            w.limiters[limiter].used_ns = now
         balances = lift(w, limiter, now, True)
-        before = ahead_of(w, limiter, place)
-        unmark_place(w, o, at, now, place, before, OBSERVED_RESUME, balances)
-        place = following
-    cnx["stopped"], cnx["seen_paused_ns"] = 0, NEVER
-    link = cnx["first_link"]
+        unmark_place(w, o, at, now, place, OBSERVED_RESUME, balances)
+    cnx.stopped, cnx.seen_paused_ns = 0, NEVER
+    link = cnx.first_link
     while link >= 0:
-        w.links[link]["charged_by"] = -1
-        link = w.links[link]["next"]
+        w.links[link].charged_by = -1
+        link = w.links[link].next
 
 
 @compiled
@@ -141,10 +141,10 @@ def _next_flag(w: World, c: int, after: int) -> Int:
     found = NOBODY
     for kind in range(CAUSES):
         if (
-            cnx["states"][kind] > 0
+            cnx.states[kind] > 0
             and not counts(kind, w.key[0]["shared"])
-            and cnx["flag_mark"][kind] > after
-            and (found < 0 or cnx["flag_mark"][kind] < cnx["flag_mark"][found])
+            and cnx.flag_mark[kind] > after
+            and (found < 0 or cnx.flag_mark[kind] < cnx.flag_mark[found])
         ):
             found = np.int64(kind)
     return found
@@ -157,28 +157,28 @@ def _join(w: World, o: Out, at: Instant, c: int) -> bool:
     """
     k, cnx, now = w.key[0], w.cnxs[c], at.mono_ns
     k["stamp"] += 1
-    place, flag, found = cnx["first_mark"], _next_flag(w, c, NEVER), False
+    place, flag, found = w.marks.first[c], _next_flag(w, c, NEVER), False
     while place >= 0 or flag >= 0:
-        if flag >= 0 and (place < 0 or cnx["flag_mark"][flag] < w.waiting[place]["order"]):
+        if flag >= 0 and (place < 0 or cnx.flag_mark[flag] < w.waiting.rows[place].order):
             kind, owner = flag, flag_owner(w, c, flag)
-            producer, trigger = cnx["mark_producer"][flag], cnx["mark_topic"][flag]
+            producer, trigger = cnx.mark_producer[flag], cnx.mark_topic[flag]
             fresh = True
-            flag = _next_flag(w, c, cnx["flag_mark"][flag])
+            flag = _next_flag(w, c, cnx.flag_mark[flag])
         else:
-            e = w.waiting[place]
-            kind, owner, producer, trigger = e["type"], e["limiter"], e["producer"], e["trigger"]
-            place = e["after"]
+            x = w.waiting.rows[place]
+            kind, owner, producer, trigger = x.type, x.limiter, x.producer, x.trigger
+            place = w.marks.following[place]
             if not counts(kind, k["shared"]):
                 continue  # its flag is the mark
-            fresh = w.limiters[owner]["stamp"] != k["stamp"]
-            w.limiters[owner]["stamp"] = k["stamp"]
+            fresh = w.limiters[owner].stamp != k["stamp"]
+            w.limiters[owner].stamp = k["stamp"]
         start_blocking(w, c, now, kind, owner, trigger)
         if kind == TOPIC:
             blame(w, c, now, trigger)
         if not found:
             _count(w, c, kind, owner, 1)
         if fresh:
-            topic = w.producers[producer]["topic"] if producer >= 0 else NOBODY
+            topic = w.producers[producer].topic if producer >= 0 else NOBODY
             transition = TYPE_CHANGED if found else STATE_CHANGED
             m = Mark(c, producer, topic, kind, MARK_OBSERVED, owner, trigger)
             row = write_row(w, o, at, m, PAUSE, transition, NULL, NO_EXCHANGE)
@@ -192,14 +192,14 @@ def _join(w: World, o: Out, at: Instant, c: int) -> bool:
 def _count(w: World, c: int, kind: int, owner: int, predicted: int) -> None:
     """Count an observed pause of a limiter in the open window."""
     if kind == CONNECTION:
-        w.cnxs[c]["observed_pauses"] += 1
-        w.cnxs[c]["predicted_pauses"] += predicted
+        w.cnxs[c].observed_pauses += 1
+        w.cnxs[c].predicted_pauses += predicted
     elif kind == IO_THREAD:
-        w.threads[owner]["observed_pauses"] += 1
-        w.threads[owner]["predicted_pauses"] += predicted
+        w.threads[owner].observed_pauses += 1
+        w.threads[owner].predicted_pauses += predicted
     elif kind != UNKNOWN:
-        w.limiters[owner]["observed_pauses"] += 1
-        w.limiters[owner]["predicted_pauses"] += predicted
+        w.limiters[owner].observed_pauses += 1
+        w.limiters[owner].predicted_pauses += predicted
 
 
 @compiled
@@ -208,9 +208,9 @@ def _room(w: World, limiter: int, now: int) -> tuple[float, Int]:
     One that is at rest has none, so that it may be dropped.
     """
     left, bucket = FAR, NOBODY
-    if limiter < 0 or w.limiters[limiter]["built"] == 0:
+    if limiter < 0 or w.limiters[limiter].built == 0:
         return left, bucket
-    if now - w.limiters[limiter]["used_ns"] >= w.key[0]["idle_ns"]:
+    if now - w.limiters[limiter].used_ns >= w.key[0]["idle_ns"]:
         return left, bucket
     for i in range(2):
         b = w.buckets[2 * limiter + i]
@@ -224,66 +224,80 @@ def _room(w: World, limiter: int, now: int) -> tuple[float, Int]:
 
 
 @compiled
-def _mark_nearest(w: World, o: Out, at: Instant, c: int) -> None:
-    """Mark for a pause that the model lacks: the limiter that is nearest to acting among those that
-    the connection's publishes have charged since its reads were resumed. Of two that are equally
+def _room_of(w: World, link: int, rank: int, now: int) -> tuple[float, Int, Int]:
+    """How near one of the limits is to acting that a publish of a link is charged to, by their order;
+    its type and bucket."""
+    k, e = w.key[0], w.links[link]
+    cnx, topic = w.cnxs[e.cnx], w.topics[e.topic]
+    if rank == 0:
+        room = FAR
+        if k["max_in_flight"] > 0:
+            room = 1.0 - np.float64(cnx.in_flight) / np.float64(k["max_in_flight"])
+        return room, CONNECTION, NOBODY
+    if rank == 1:
+        room = FAR
+        if cnx.thread >= 0 and k["buffer_share"] > 0:
+            pending = np.float64(w.threads[cnx.thread].pending)
+            room = 1.0 - pending / np.float64(k["buffer_share"])
+        return room, IO_THREAD, NOBODY
+    kind, limiter = RESOURCE_GROUP, topic.group
+    if rank == 2:
+        kind, limiter = TOPIC, topic.limiter
+    elif rank == 3:
+        kind, limiter = BROKER, BROKER_LIMITER if topic.exempt == 0 else NOBODY
+    room, bucket = _room(w, limiter, now)
+    return room, kind, bucket
+
+
+@compiled
+def _nearest(w: World, c: int, now: int) -> tuple[Int, Int, Int]:
+    """The limit that is nearest to acting among those that the connection's publishes have charged
+    since its reads were resumed: its type, its bucket and the producer. Of two that are equally
     near, the one that is charged first; of its topics, the one published to last.
     """
-    k, cnx, now = w.key[0], w.cnxs[c], at.mono_ns
     left, kind, bucket, charged = FAR, UNKNOWN, NOBODY, NOBODY
-    rank, number = np.int64(0), np.int64(0)
-    link = cnx["first_link"]
+    first, number = np.int64(0), np.int64(0)
+    link = w.cnxs[c].first_link
     while link >= 0:
         e = w.links[link]
-        if e["charged_by"] >= 0:
-            topic, thread = w.topics[e["topic"]], cnx["thread"]
-            for place in range(5):
-                room, of, its = FAR, NOBODY, CONNECTION
-                if place == 0:
-                    if k["max_in_flight"] > 0:
-                        room = 1.0 - np.float64(cnx["in_flight"]) / np.float64(k["max_in_flight"])
-                elif place == 1:
-                    its = IO_THREAD
-                    if thread >= 0 and k["buffer_share"] > 0:
-                        pending = np.float64(w.threads[thread]["pending"])
-                        room = 1.0 - pending / np.float64(k["buffer_share"])
-                elif place == 2:
-                    its = TOPIC
-                    room, of = _room(w, topic["limiter"], now)
-                elif place == 3:
-                    its = BROKER
-                    if topic["exempt"] == 0:
-                        room, of = _room(w, BROKER_LIMITER, now)
-                else:
-                    its = RESOURCE_GROUP
-                    room, of = _room(w, topic["group"], now)
-                if room < left or (
-                    room == left
-                    and room != FAR
-                    and (place < rank or (place == rank and e["charged_no"] > number))
-                ):
-                    left, kind, bucket, charged = room, its, of, e["charged_by"]
-                    rank, number = np.int64(place), e["charged_no"]
-        link = e["next"]
-    topic_of = w.producers[charged]["topic"] if charged >= 0 else NOBODY
+        for rank in range(_LIMITS if e.charged_by >= 0 else 0):
+            room, its, of = _room_of(w, link, rank, now)
+            if room < left or (
+                room == left
+                and room != FAR
+                and (rank < first or (rank == first and e.charged_no > number))
+            ):
+                left, kind, bucket, charged = room, its, of, e.charged_by
+                first, number = np.int64(rank), e.charged_no
+        link = e.next
+    return kind, bucket, charged
+
+
+@compiled
+def _exhaust(w: World, bucket: int, now: int) -> Amount:
+    """Empty a bucket; the balances of its limiter."""
+    _, (msgs, size) = read_limiter(w, bucket // 2, now)
+    if bucket % 2 == 0:
+        w.buckets[bucket]["tokens"] -= msgs
+        return Amount(np.int64(0), size)
+    w.buckets[bucket]["tokens"] -= size
+    return Amount(msgs, np.int64(0))
+
+
+@compiled
+def _mark_nearest(w: World, o: Out, at: Instant, c: int) -> None:
+    """Mark for a pause that the model lacks: the limiter that is nearest to acting."""
+    cnx, now = w.cnxs[c], at.mono_ns
+    kind, bucket, charged = _nearest(w, c, now)
+    topic = w.producers[charged].topic if charged >= 0 else NOBODY
     if bucket >= 0:
-        limiter = bucket // 2
-        _, (msgs, size) = read_limiter(w, limiter, now)
-        if bucket == 2 * limiter:
-            w.buckets[bucket]["tokens"] -= msgs
-            msgs = np.int64(0)
-        else:
-            w.buckets[bucket]["tokens"] -= size
-            size = np.int64(0)
-        queue_up(w, o, at, limiter, charged, topic_of, OBSERVED_PAUSE, Amount(msgs, size))
-        _count(w, c, kind, limiter, 0)
-        return
-    owner = np.int64(c)
-    if kind == IO_THREAD:
-        owner = np.int64(cnx["thread"])
-    elif kind == CONNECTION:
-        cnx["resume_at"] = k["max_in_flight"] // 2
-    mark(w, o, at, Mark(c, charged, topic_of, kind, OBSERVED_PAUSE, owner, topic_of))
+        owner = np.int64(bucket // 2)
+        queue_up(w, o, at, owner, charged, topic, OBSERVED_PAUSE, _exhaust(w, bucket, now))
+    else:
+        owner = np.int64(cnx.thread if kind == IO_THREAD else c)
+        if kind == CONNECTION:
+            cnx.resume_at = w.key[0]["max_in_flight"] // 2
+        mark(w, o, at, Mark(c, charged, topic, kind, OBSERVED_PAUSE, owner, topic))
     _count(w, c, kind, owner, 0)
 
 
@@ -292,8 +306,8 @@ def _has_ended(w: World, c: int, kind: int) -> bool:
     """Whether the model would have ended the flag of the connection or IO-thread limiter."""
     cnx, k = w.cnxs[c], w.key[0]
     if kind == CONNECTION:
-        return k["max_in_flight"] <= 0 or cnx["in_flight"] <= cnx["resume_at"]
-    return cnx["mark_thread"] < 0 or w.threads[cnx["mark_thread"]]["limited"] == 0
+        return k["max_in_flight"] <= 0 or cnx.in_flight <= cnx.resume_at
+    return cnx.mark_thread < 0 or w.threads[cnx.mark_thread].limited == 0
 
 
 @compiled
@@ -302,32 +316,31 @@ def look(w: World, o: Out, at: Instant, c: int) -> bool:
     ended; whether there were any. Marks whose time has not come are looked at again.
     """
     cnx, now = w.cnxs[c], at.mono_ns
-    cnx["look"] = NULL
+    cnx.look = NULL
     found, earliest = False, NULL
-    if cnx["stopped"] != 0:
+    if cnx.stopped != 0:
         return found
     for kind in (CONNECTION, IO_THREAD):
-        if cnx["states"][kind] <= 0:
+        if cnx.states[kind] <= 0:
             continue
-        if not is_overdue(w, c, cnx["flag_ns"][kind], now):
-            if earliest == NULL or cnx["flag_ns"][kind] < earliest:
-                earliest = np.int64(cnx["flag_ns"][kind])
+        if not is_overdue(w, c, cnx.flag_ns[kind], now):
+            if earliest == NULL or cnx.flag_ns[kind] < earliest:
+                earliest = np.int64(cnx.flag_ns[kind])
         elif _has_ended(w, c, kind):
             found = True
             unmark_flag(w, o, at, now, c, kind, NOT_OBSERVED)
-    place = cnx["first_mark"]
+    place = w.marks.first[c]
     while place >= 0:
-        e = w.waiting[place]
-        limiter, following, marked_ns = e["limiter"], e["after"], e["marked_ns"]
+        x, following = w.waiting.rows[place], w.marks.following[place]
+        limiter, marked_ns = x.limiter, x.marked_ns
         if not is_overdue(w, c, marked_ns, now):
             if earliest == NULL or marked_ns < earliest:
                 earliest = np.int64(marked_ns)
             break
-        if e["ended"] != 0:
+        if x.ended != 0:
             found = True
             balances = lift(w, limiter, now, False)
-            before = ahead_of(w, limiter, place)
-            unmark_place(w, o, at, now, place, before, NOT_OBSERVED, balances)
+            unmark_place(w, o, at, now, place, NOT_OBSERVED, balances)
         place = following
     if earliest != NULL:
         schedule_look(w, earliest + w.key[0]["observed_wait_ns"], c)

@@ -5,24 +5,21 @@ from __future__ import annotations
 import numba
 import numpy as np
 
-from state.engine.structs import picked
+from state.engine.structs import grown, picked
+from state.engine.tables import attributed, children, in_order, table
 from state.rate_limits import layout as L
 from state.rate_limits.layout import NEVER, Array, World
 from state.rate_limits.world import (
     LAYOUTS,
+    ROWS,
     blank,
     droppable_limiters,
-    line_up_flights,
-    line_up_waiting,
 )
 
 PARTS = tuple(name for name in LAYOUTS if name not in ("touched", "scratch"))
 NAME_FIELDS = {
     "key": ("cluster", "broker", "last_feed"),
-    "limiters": ("name",),
-    "topics": ("name",),
-    "cnxs": ("name",),
-    "producers": ("name",),
+    **{name: tuple(f for f, of in row.fields.items() if of.is_name) for name, row in ROWS.items()},
 }
 """Fields that hold integers of the shard's names."""
 
@@ -33,7 +30,11 @@ def pack(w: World) -> dict[str, Array]:
     """
     timers = _live_timers(w)
     timers = picked(timers, np.lexsort((timers["order"], timers["due_ns"])))
-    return dict(zip(PARTS, _packed(w, timers), strict=True))
+    fifos, runs = (
+        in_order(w.fifos, np.arange(len(w.limiters))),
+        in_order(w.runs, np.arange(len(w.topics))),
+    )
+    return dict(zip(PARTS, _packed(w, timers, fifos, runs), strict=True))
 
 
 def _live_timers(w: World) -> Array:
@@ -48,7 +49,7 @@ def _live_timers(w: World) -> Array:
     flag = receipt & (place < 0)
     live = ~receipt
     live[looks] = w.cnxs["look"][cnx[looks]] == timers["mark"][looks]
-    e = w.waiting[place[fifo]]
+    e = w.waiting.rows[place[fifo]]
     live[fifo] = (e["order"] == timers["mark"][fifo]) & (e["receipt"] == L.WAITING_FOR)
     kind = L.flag_at(place[flag])
     c = w.cnxs[cnx[flag]]
@@ -60,16 +61,10 @@ def _live_timers(w: World) -> Array:
 
 
 @numba.njit(cache=True, nogil=True)
-def _packed(w: World, live: Array) -> tuple[Array, ...]:
-    """The arrays of PARTS, their entities numbered anew; `live` are the timers to store."""
-    places, fifos = np.empty(w.key[0]["waiting"], np.int64), np.empty(w.key[0]["waiting"], np.int64)
-    line_up_waiting(w, fifos, places)
-    room = w.key[0]["flight_used"]
-    runs, publishing = np.empty(room, np.int64), np.empty(room, np.int64)
-    in_flight = line_up_flights(w, publishing, runs)
-    kept_limiters, kept_topics, kept_cnxs, kept_producers, kept_links = _kept(
-        w, places, publishing[:in_flight]
-    )
+def _packed(w: World, live: Array, places: Array, runs: Array) -> tuple[Array, ...]:
+    """The arrays of PARTS, their entities numbered anew; `live` are the timers to store, `places`
+    those in FIFOs and `runs` the requests in flight, in their order."""
+    kept_limiters, kept_topics, kept_cnxs, kept_producers, kept_links = _kept(w, places, runs)
     limiter_of, topic_of, cnx_of = (
         _numbers(kept_limiters),
         _numbers(kept_topics),
@@ -79,45 +74,44 @@ def _packed(w: World, live: Array) -> tuple[Array, ...]:
     key, timers = w.key.copy(), live.copy()
     k = key[0]
     k["rows"], k["verdict_rows"], k["command_rows"] = 0, 0, 0
-    k["snapshots"], k["snapshot_topics"] = 0, 0
+    k["snapshots"], k["snapshot_topics"], k["flight_no"] = 0, 0, len(runs)
     limiters = _where(w.limiters, kept_limiters)
     buckets = _where(w.buckets, np.repeat(kept_limiters, 2))
     topics = _where(w.topics, kept_topics)
     for i in range(len(topics)):
         e = topics[i]
-        e["limiter"], e["group"] = limiter_of[e["limiter"]], limiter_of[e["group"]]
-        e["flight_head"], e["flight_tail"] = -1, -1
+        e.limiter, e.group = limiter_of[e.limiter], limiter_of[e.group]
     cnxs = _where(w.cnxs, kept_cnxs)
     for i in range(len(cnxs)):
         c = cnxs[i]
         for j in range(L.CAUSES):
-            c["mark_producer"][j] = producer_of[c["mark_producer"][j]]
-            c["mark_topic"][j] = topic_of[c["mark_topic"][j]]
-        c["first_link"], c["snapshot"], c["first_mark"], c["last_mark"] = -1, -1, -1, -1
+            c.mark_producer[j] = producer_of[c.mark_producer[j]]
+            c.mark_topic[j] = topic_of[c.mark_topic[j]]
+        c.first_link, c.snapshot = -1, -1
     producers = _where(w.producers, kept_producers)
     for i in range(len(producers)):
         p = producers[i]
-        p["cnx"], p["topic"] = cnx_of[p["cnx"]], topic_of[p["topic"]]
-        p["link"], p["next"] = link_of[p["link"]], -1
+        p.cnx, p.topic = cnx_of[p.cnx], topic_of[p.topic]
+        p.link, p.next = link_of[p.link], -1
     links = _where(w.links, kept_links)
     for i in range(len(links)):
         x = links[i]
-        x["cnx"], x["topic"] = cnx_of[x["cnx"]], topic_of[x["topic"]]
-        x["charged_by"] = producer_of[x["charged_by"]]
-        x["next"], x["first_producer"] = -1, -1
-    place_of = np.full(len(w.waiting) + 1, -1)
-    waiting = np.empty(len(places), w.waiting.dtype)
+        x.cnx, x.topic = cnx_of[x.cnx], topic_of[x.topic]
+        x.charged_by = producer_of[x.charged_by]
+        x.next, x.first_producer = -1, -1
+    place_of = np.full(len(w.waiting.rows) + 1, -1)
+    waiting = np.empty(len(places), w.waiting.rows.dtype)
     for i in range(len(places)):
         place_of[places[i]] = i
-        waiting[i] = w.waiting[places[i]]
-        m = waiting[i]
-        m["producer"], m["trigger"] = producer_of[m["producer"]], topic_of[m["trigger"]]
-        m["limiter"], m["next"] = limiter_of[m["limiter"]], limiter_of[fifos[i]]
-    flights = np.empty(in_flight, w.flights.dtype)
-    for i in range(in_flight):
-        flights[i] = w.flights[runs[i]]
-        flights[i]["cnx"] = cnx_of[flights[i]["cnx"]]
-        flights[i]["next"] = topic_of[publishing[i]]
+        waiting[i] = w.waiting.rows[places[i]]
+        x = waiting[i]
+        x.producer, x.trigger = producer_of[x.producer], topic_of[x.trigger]
+        x.limiter = limiter_of[x.limiter]
+    flights = np.empty(len(runs), w.flights.rows.dtype)
+    for i in range(len(runs)):
+        flights[i] = w.flights.rows[runs[i]]
+        y = flights[i]
+        y.number, y.topic, y.cnx = i, topic_of[y.topic], cnx_of[y.cnx]
     for i in range(len(timers)):
         t = timers[i]
         t["limiter"], t["cnx"] = limiter_of[t["limiter"]], cnx_of[t["cnx"]]
@@ -133,15 +127,15 @@ def _packed(w: World, live: Array) -> tuple[Array, ...]:
         links,
         waiting,
         flights,
-        timers,
         w.threads,
+        timers,
     )
 
 
 @numba.njit(cache=True, nogil=True)
-def _kept(w: World, places: Array, publishing: Array) -> tuple[Array, ...]:
+def _kept(w: World, places: Array, runs: Array) -> tuple[Array, ...]:
     """Which limiters, topics, connections, producers and links are stored (bool). `places` are
-    those in FIFOs, `publishing` the topics with requests in flight."""
+    those in FIFOs, `runs` the requests in flight."""
     k = w.key[0]
     clock = k["clock_ns"] if k["has_clock"] != 0 else NEVER
     limiters = ~droppable_limiters(w, clock)
@@ -150,41 +144,41 @@ def _kept(w: World, places: Array, publishing: Array) -> tuple[Array, ...]:
     producers = np.zeros(len(w.producers), np.bool_)
     links = np.zeros(len(w.links), np.bool_)
     for i in range(len(w.producers)):
-        producers[i] = w.producers[i]["open"] != 0 or w.producers[i]["queued"] > 0
+        producers[i] = w.producers[i].open != 0 or w.producers[i].queued > 0
     for i in range(len(w.cnxs)):
         c = w.cnxs[i]
-        counted = c["most_in_flight"] > 0 or c["throttles"] > 0 or c["observed_pauses"] > 0
-        cnxs[i] = c["open"] != 0 or counted
+        counted = c.most_in_flight > 0 or c.throttles > 0 or c.observed_pauses > 0
+        cnxs[i] = c.open != 0 or counted
         if cnxs[i]:
             for j in range(L.CAUSES):
-                if c["mark_producer"][j] >= 0:
-                    producers[c["mark_producer"][j]] = True
-                if c["mark_topic"][j] >= 0:
-                    topics[c["mark_topic"][j]] = True
+                if c.mark_producer[j] >= 0:
+                    producers[c.mark_producer[j]] = True
+                if c.mark_topic[j] >= 0:
+                    topics[c.mark_topic[j]] = True
     for i in range(len(w.links)):
         x = w.links[i]
-        if x["attached"] != 0:
-            c = w.cnxs[x["cnx"]]
-            paused = x["culprit"] != 0 and c["paused"] != 0
-            links[i] = x["producers"] > 0 or c["in_flight"] > 0 or paused
-        if links[i] and x["charged_by"] >= 0:
-            producers[x["charged_by"]] = True
+        if x.attached != 0:
+            c = w.cnxs[x.cnx]
+            paused = x.culprit != 0 and c.paused != 0
+            links[i] = x.producers > 0 or c.in_flight > 0 or paused
+        if links[i] and x.charged_by >= 0:
+            producers[x.charged_by] = True
     for i in range(len(w.producers)):
         if producers[i]:
-            links[w.producers[i]["link"]] = True
-            topics[w.producers[i]["topic"]] = True
+            links[w.producers[i].link] = True
+            topics[w.producers[i].topic] = True
     for i in range(len(w.links)):
         if links[i]:
-            topics[w.links[i]["topic"]] = True
+            topics[w.links[i].topic] = True
     for i in range(len(places)):
-        topics[w.waiting[places[i]]["trigger"]] = True
-    for i in range(len(publishing)):
-        topics[publishing[i]] = True
+        topics[w.waiting.rows[places[i]].trigger] = True
+    for i in range(len(runs)):
+        topics[w.flights.rows[runs[i]].topic] = True
     for i in range(len(w.topics)):
         e = w.topics[i]
-        used = e["used_ns"] != NEVER and clock - e["used_ns"] < k["idle_ns"]
-        limited = e["limiter"] >= 0 and limiters[e["limiter"]]
-        topics[i] = topics[i] or e["touched"] != 0 or used or limited
+        used = e.used_ns != NEVER and clock - e.used_ns < k["idle_ns"]
+        limited = e.limiter >= 0 and limiters[e.limiter]
+        topics[i] = topics[i] or e.touched != 0 or used or limited
     return limiters, topics, cnxs, producers, links
 
 
@@ -214,61 +208,40 @@ def _where(array: Array, keep: Array) -> Array:
 
 def unpack(parts: dict[str, Array]) -> World:
     """The world behind stored arrays, its lists linked again."""
-    k = parts["key"][0]
-    waiting, flights = parts["waiting"], parts["flights"]
+    k, waiting, flights = parts["key"][0], parts["waiting"], parts["flights"]
+    used = np.flatnonzero(parts["topics"]["touched"])
+    k["touched"], k["timers"] = len(used), len(parts["timers"])
+    marked = np.argsort(waiting["order"])
+    cnx = parts["producers"]["cnx"][waiting["producer"][marked]]
+    waits, flying = table(L.WaitingState, waiting), table(L.FlightState, flights)
+    topics, cnxs, limiters = (len(parts[name]) for name in ("topics", "cnxs", "limiters"))
+    room = len(waits.rows)
     world = World(
-        **{name: parts[name] for name in PARTS},
-        touched=np.concatenate(
-            [np.flatnonzero(parts["topics"]["touched"]), blank("touched", len(parts["topics"]))]
-        )[: len(parts["topics"])],
+        **{name: attributed(parts[name]) for name in PARTS if name not in ("waiting", "flights")},
+        waiting=waits,
+        fifos=children(waiting["limiter"], np.arange(len(waiting)), limiters, room),
+        marks=children(cnx, marked, cnxs, room),
+        flights=flying,
+        runs=children(flights["topic"], np.arange(len(flights)), topics, len(flying.rows)),
+        touched=grown(used, topics),
         scratch=blank("scratch", 0),
     )
-    k["touched"] = int((parts["topics"]["touched"] != 0).sum())
-    k["timers"], k["waiting"], k["waiting_used"] = len(parts["timers"]), len(waiting), len(waiting)
-    k["flight_used"], k["free_waiting"], k["free_flight"] = len(flights), -1, -1
     _link(world)
     return world
 
 
 @numba.njit(cache=True, nogil=True)
 def _link(w: World) -> None:
-    for place in np.argsort(w.waiting["order"]):
-        cnx = w.cnxs[w.producers[w.waiting[place]["producer"]]["cnx"]]
-        w.waiting[place]["before"], w.waiting[place]["after"] = cnx["last_mark"], -1
-        if cnx["last_mark"] >= 0:
-            w.waiting[cnx["last_mark"]]["after"] = place
-        else:
-            cnx["first_mark"] = place
-        cnx["last_mark"] = place
-    for i in range(len(w.limiters)):
-        w.limiters[i]["waiting"], w.limiters[i]["head"], w.limiters[i]["tail"] = 0, -1, -1
-    for i in range(len(w.waiting)):
-        e = w.limiters[w.waiting[i]["next"]]
-        w.waiting[i]["next"] = -1
-        if e["waiting"] == 0:
-            e["head"] = i
-        else:
-            w.waiting[e["tail"]]["next"] = i
-        e["tail"] = i
-        e["waiting"] += 1
-    for i in range(len(w.flights)):
-        topic = w.topics[w.flights[i]["next"]]
-        w.flights[i]["next"] = -1
-        if topic["flight_head"] < 0:
-            topic["flight_head"] = i
-        else:
-            w.flights[topic["flight_tail"]]["next"] = i
-        topic["flight_tail"] = i
     for i in range(len(w.links)):
-        if w.links[i]["attached"] != 0:
-            cnx = w.cnxs[w.links[i]["cnx"]]
-            w.links[i]["next"] = cnx["first_link"]
-            cnx["first_link"] = i
+        if w.links[i].attached != 0:
+            cnx = w.cnxs[w.links[i].cnx]
+            w.links[i].next = cnx.first_link
+            cnx.first_link = i
     for i in range(len(w.producers)):
-        if w.producers[i]["attached"] != 0:
-            link = w.links[w.producers[i]["link"]]
-            w.producers[i]["next"] = link["first_producer"]
-            link["first_producer"] = i
+        if w.producers[i].attached != 0:
+            link = w.links[w.producers[i].link]
+            w.producers[i].next = link.first_producer
+            link.first_producer = i
 
 
 def new_world(cluster: int, broker: int) -> World:
@@ -276,13 +249,9 @@ def new_world(cluster: int, broker: int) -> World:
     key = blank("key", 1)
     k = key[0]
     k["cluster"], k["broker"] = cluster, broker
-    world = World(key=key, **{name: blank(name, 0) for name in LAYOUTS if name != "key"})
-    return world._replace(
-        limiters=_broker_limiter(),
-        buckets=blank("buckets", 2),
-        waiting=blank("waiting", 16),
-        flights=blank("flights", 16),
-        timers=blank("timers", 16),
+    parts = {name: blank(name, 0) for name in PARTS}
+    return unpack(
+        {**parts, "key": key, "limiters": _broker_limiter(), "buckets": blank("buckets", 2)}
     )
 
 

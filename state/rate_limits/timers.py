@@ -39,7 +39,7 @@ def _put(
 @compiled
 def schedule(w: World, limiter: int, due: int) -> None:
     """A release task of a limiter."""
-    w.limiters[limiter]["tasks"] += 1
+    w.limiters[limiter].tasks += 1
     _put(w, RELEASE_TASK, due, limiter, NOBODY, NOBODY, NULL, NULL)
 
 
@@ -52,8 +52,8 @@ def schedule_receipt(w: World, due: int, cnx: int, place: int, mark: int, reques
 @compiled
 def schedule_look(w: World, due: int, cnx: int) -> None:
     """A look at an observed connection, which has one at most."""
-    w.cnxs[cnx]["look"] = w.key[0]["timer_order"]
-    _put(w, LOOK, due, NOBODY, cnx, NOBODY, w.cnxs[cnx]["look"], NULL)
+    w.cnxs[cnx].look = w.key[0]["timer_order"]
+    _put(w, LOOK, due, NOBODY, cnx, NOBODY, w.cnxs[cnx].look, NULL)
 
 
 @compiled
@@ -65,7 +65,7 @@ def pop_timer(w: World) -> tuple[Int, Int, Int, Int, Int]:
     kind, limiter, cnx = first["kind"], first["limiter"], first["cnx"]
     place, mark = first["place"], first["mark"]
     if kind == RELEASE_TASK:
-        w.limiters[limiter]["tasks"] -= 1
+        w.limiters[limiter].tasks -= 1
     n = k["timers"] - 1
     k["timers"] = n
     due, order = timers[n]["due_ns"], timers[n]["order"]

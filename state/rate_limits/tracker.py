@@ -126,20 +126,20 @@ def holds(w: World, c: int, receipt: int) -> bool:
     says that they are paused.
     """
     cnx = w.cnxs[c]
-    return blocks(receipt) and (cnx["observed"] == 0 or cnx["stopped"] != 0)
+    return blocks(receipt) and (cnx.observed == 0 or cnx.stopped != 0)
 
 
 @compiled
 def is_overdue(w: World, c: int, marked_ns: int, now: int) -> bool:
     """Whether the feed has not reported the pause of a mark in the time that it has for it."""
-    return w.cnxs[c]["stopped"] == 0 and now - marked_ns > w.key[0]["observed_wait_ns"]
+    return w.cnxs[c].stopped == 0 and now - marked_ns > w.key[0]["observed_wait_ns"]
 
 
 @compiled
 def touch(w: World, t: int) -> None:
     """Mark a topic as having an event or a level in the open window."""
-    if w.topics[t]["touched"] == 0:
-        w.topics[t]["touched"] = 1
+    if w.topics[t].touched == 0:
+        w.topics[t].touched = 1
         k = w.key[0]
         w.touched[k["touched"]] = t
         k["touched"] += 1
@@ -149,40 +149,40 @@ def touch(w: World, t: int) -> None:
 def settle_link(w: World, link: int, now: int) -> None:
     """Add the paused time of one topic on a paused connection up to now."""
     e = w.links[link]
-    passed = now - e["since_ns"]
+    passed = now - e.since_ns
     if passed <= 0:
         return
-    e["since_ns"] = now
-    topic = w.topics[e["topic"]]
-    blocking = w.cnxs[e["cnx"]]["blocking"]
-    if e["culprit"] != 0:
-        topic["culprit_ns"] += passed
+    e.since_ns = now
+    topic = w.topics[e.topic]
+    blocking = w.cnxs[e.cnx].blocking
+    if e.culprit != 0:
+        topic.culprit_ns += passed
     elif (
-        e["held"] > 0
+        e.held > 0
         or blocking[BROKER] > 0
         or blocking[CONNECTION] > 0
         or blocking[IO_THREAD] > 0
         or blocking[UNKNOWN] > 0
     ):
-        topic["shared_ns"] += passed
+        topic.shared_ns += passed
     else:
-        topic["collateral_ns"] += passed
+        topic.collateral_ns += passed
     for i in range(CAUSES):
         if blocking[i] > 0:
-            topic["by_reason"][i] += passed
-    touch(w, e["topic"])
+            topic.by_reason[i] += passed
+    touch(w, e.topic)
 
 
 @compiled
 def settle(w: World, c: int, now: int) -> None:
     """Add the paused time of every topic of a connection up to now, if reads are paused."""
-    if w.cnxs[c]["paused"] == 0:
+    if w.cnxs[c].paused == 0:
         return
-    link = w.cnxs[c]["first_link"]
+    link = w.cnxs[c].first_link
     while link >= 0:
-        if w.links[link]["producers"] > 0:
+        if w.links[link].producers > 0:
             settle_link(w, link, now)
-        link = w.links[link]["next"]
+        link = w.links[link].next
 
 
 @compiled
@@ -198,29 +198,29 @@ def _hold(w: World, c: int, group: int, now: int, more: int) -> None:
     topics.
     """
     cnx = w.cnxs[c]
-    link = cnx["first_link"]
+    link = cnx.first_link
     while link >= 0:
         e = w.links[link]
-        if w.topics[e["topic"]]["group"] == group:
-            changes = e["held"] == (0 if more > 0 else 1)
-            if changes and cnx["paused"] != 0 and e["producers"] > 0:
+        if w.topics[e.topic].group == group:
+            changes = e.held == (0 if more > 0 else 1)
+            if changes and cnx.paused != 0 and e.producers > 0:
                 settle_link(w, link, now)
-            e["held"] += more
-        link = e["next"]
+            e.held += more
+        link = e.next
 
 
 @compiled
 def marks_of_group(w: World, c: int, group: int) -> Int:
     """How many marks of a resource group hold the reads of a connection."""
     found = np.int64(0)
-    if group < 0 or w.cnxs[c]["blocking"][RESOURCE_GROUP] == 0 or w.limiters[group]["waiting"] == 0:
+    if group < 0 or w.cnxs[c].blocking[RESOURCE_GROUP] == 0 or w.limiters[group].waiting == 0:
         return found
-    place = w.limiters[group]["head"]
+    place = w.fifos.first[group]
     while place >= 0:
-        e = w.waiting[place]
-        if w.producers[e["producer"]]["cnx"] == c and holds(w, c, e["receipt"]):
+        x = w.waiting.rows[place]
+        if w.producers[x.producer].cnx == c and holds(w, c, x.receipt):
             found += 1
-        place = e["next"]
+        place = w.fifos.following[place]
     return found
 
 
@@ -229,47 +229,47 @@ def regroup(w: World) -> None:
     """Recount the marks that hold topics, after their resource groups have changed."""
     for link in range(len(w.links)):
         e = w.links[link]
-        if e["attached"] != 0:
-            e["held"] = marks_of_group(w, e["cnx"], w.topics[e["topic"]]["group"])
+        if e.attached != 0:
+            e.held = marks_of_group(w, e.cnx, w.topics[e.topic].group)
 
 
 @compiled
 def _begin_pause(w: World, c: int, now: int, kind: int, owner: int, trigger: int) -> None:
     cnx = w.cnxs[c]
-    cnx["paused"] = 1
-    cnx["paused_at_ns"] = now
+    cnx.paused = 1
+    cnx.paused_at_ns = now
     w.key[0]["paused_cnxs"] += 1
-    link = cnx["first_link"]
+    link = cnx.first_link
     while link >= 0:
         e = w.links[link]
-        e["since_ns"] = now
-        e["culprit"] = 0
-        if e["producers"] > 0:
-            topic = w.topics[e["topic"]]
-            topic["limited"][kind] += 1
-            if kind == TOPIC and e["topic"] == trigger:
-                topic["culprit_times"] += 1
-            elif kind == TOPIC or (kind == RESOURCE_GROUP and topic["group"] != owner):
-                topic["collateral_times"] += 1
+        e.since_ns = now
+        e.culprit = 0
+        if e.producers > 0:
+            topic = w.topics[e.topic]
+            topic.limited[kind] += 1
+            if kind == TOPIC and e.topic == trigger:
+                topic.culprit_times += 1
+            elif kind == TOPIC or (kind == RESOURCE_GROUP and topic.group != owner):
+                topic.collateral_times += 1
             else:
-                topic["shared_times"] += 1
-            touch(w, e["topic"])
-        link = e["next"]
+                topic.shared_times += 1
+            touch(w, e.topic)
+        link = e.next
 
 
 @compiled
 def blame(w: World, c: int, now: int, culprit: int) -> None:
     """Make a topic culprit of the pause, from the first mark of its own limit on."""
-    link = w.cnxs[c]["first_link"]
+    link = w.cnxs[c].first_link
     while link >= 0:
         e = w.links[link]
-        if e["topic"] == culprit:
-            if e["culprit"] == 0:
-                if e["producers"] > 0:
+        if e.topic == culprit:
+            if e.culprit == 0:
+                if e.producers > 0:
                     settle_link(w, link, now)
-                e["culprit"] = 1
+                e.culprit = 1
             return
-        link = e["next"]
+        link = e.next
 
 
 @compiled
@@ -279,12 +279,12 @@ def start_blocking(w: World, c: int, now: int, kind: int, owner: int, trigger: i
     `owner` is the place of the limiter that set the mark, `trigger` the topic of its publish.
     """
     cnx = w.cnxs[c]
-    if cnx["blocking"][kind] == 0:
+    if cnx.blocking[kind] == 0:
         settle(w, c, now)
     if kind == RESOURCE_GROUP:
         _hold(w, c, owner, now, 1)
-    cnx["blocking"][kind] += 1
-    if cnx["paused"] == 0:
+    cnx.blocking[kind] += 1
+    if cnx.paused == 0:
         _begin_pause(w, c, now, kind, owner, trigger)
 
 
@@ -292,7 +292,7 @@ def start_blocking(w: World, c: int, now: int, kind: int, owner: int, trigger: i
 def _stop_blocking(w: World, c: int, settle_ns: int, kind: int, owner: int) -> Int:
     """End a mark that held the reads; returns the pause seen by the feed if reads resume."""
     cnx = w.cnxs[c]
-    blocking = cnx["blocking"]
+    blocking = cnx.blocking
     if blocking[kind] == 1:
         settle(w, c, settle_ns)
     if kind == RESOURCE_GROUP:
@@ -301,15 +301,15 @@ def _stop_blocking(w: World, c: int, settle_ns: int, kind: int, owner: int) -> I
     for i in range(CAUSES):
         if blocking[i] > 0:
             return NULL
-    cnx["paused"] = 0
+    cnx.paused = 0
     w.key[0]["paused_cnxs"] -= 1
-    if cnx["observed"] != 0:
-        began = cnx["seen_paused_ns"]
+    if cnx.observed != 0:
+        began = cnx.seen_paused_ns
         return NULL if began == NEVER else np.int64(settle_ns - began)
-    if cnx["seen_resumed_ns"] == NEVER or cnx["seen_resumed_ns"] < cnx["paused_at_ns"]:
+    if cnx.seen_resumed_ns == NEVER or cnx.seen_resumed_ns < cnx.paused_at_ns:
         return NULL
-    observed = cnx["seen_resumed_ns"] - cnx["seen_paused_ns"]
-    cnx["seen_paused_ns"], cnx["seen_resumed_ns"] = NEVER, NEVER
+    observed = cnx.seen_resumed_ns - cnx.seen_paused_ns
+    cnx.seen_paused_ns, cnx.seen_resumed_ns = NEVER, NEVER
     return observed
 
 
@@ -317,21 +317,21 @@ def _stop_blocking(w: World, c: int, settle_ns: int, kind: int, owner: int) -> I
 def _snapshot(w: World, o: Out, c: int) -> Int:
     """The topics with a producer on the connection, written once until they change."""
     cnx = w.cnxs[c]
-    if cnx["snapshot"] >= 0:
-        return cnx["snapshot"]
+    if cnx.snapshot >= 0:
+        return cnx.snapshot
     k = w.key[0]
     n = k["snapshot_topics"]
-    link = cnx["first_link"]
+    link = cnx.first_link
     while link >= 0:
-        if w.links[link]["producers"] > 0:
-            o.snapshot_topics[n] = w.links[link]["topic"]
+        if w.links[link].producers > 0:
+            o.snapshot_topics[n] = w.links[link].topic
             n += 1
-        link = w.links[link]["next"]
+        link = w.links[link].next
     k["snapshot_topics"] = n
-    cnx["snapshot"] = k["snapshots"]
+    cnx.snapshot = k["snapshots"]
     o.snapshots[k["snapshots"]] = n
     k["snapshots"] += 1
-    return cnx["snapshot"]
+    return cnx.snapshot
 
 
 @compiled
@@ -355,10 +355,10 @@ def write_row(
     row["row_no"] = k["row_no"]
     row["cnx"], row["producer"], row["topic"] = m.cnx, m.producer, m.topic
     row["owner"], row["trigger"] = m.owner, m.trigger
-    row["producer_name"] = w.producers[m.producer]["name"] if m.producer >= 0 else -1
+    row["producer_name"] = w.producers[m.producer].name if m.producer >= 0 else -1
     row["action"], row["type"], row["transition"], row["rule"] = action, m.kind, transition, m.rule
-    row["reads_paused"] = w.cnxs[m.cnx]["paused"]
-    row["snapshot"] = _snapshot(w, o, m.cnx) if w.cnxs[m.cnx]["paused"] != 0 else -1
+    row["reads_paused"] = w.cnxs[m.cnx].paused
+    row["snapshot"] = _snapshot(w, o, m.cnx) if w.cnxs[m.cnx].paused != 0 else -1
     row["has"], row["balance_msgs"], row["balance_bytes"] = 0, 0, 0
     row["pause_ns"], row["waiting"], row["observed_ns"], row["seen_ns"] = NULL, 0, NULL, NULL
     row["request"], row["receipt"] = request, receipt
@@ -384,7 +384,7 @@ def receipt_of(w: World, c: int, kind: int) -> Int:
     if k["protocol"] == 0:
         return NO_EXCHANGE
     model = k["receipt_model"]
-    if model == MODEL_NONE or (model != MODEL_ALL and w.cnxs[c]["supports_throttle"] == 0):
+    if model == MODEL_NONE or (model != MODEL_ALL and w.cnxs[c].supports_throttle == 0):
         return NOT_SUPPORTED
     if awaits_receipt(w, kind):
         return WAITING_FOR if model == MODEL_OBSERVED else RECEIVED
@@ -395,7 +395,7 @@ def receipt_of(w: World, c: int, kind: int) -> Int:
 def flag_owner(w: World, c: int, kind: int) -> Int:
     """The place of the limiter, connection or IO thread whose mark set a flag."""
     if kind == IO_THREAD:
-        return np.int64(w.cnxs[c]["mark_thread"])
+        return np.int64(w.cnxs[c].mark_thread)
     return np.int64(c) if kind == CONNECTION else BROKER_LIMITER
 
 
@@ -404,27 +404,27 @@ def mark(w: World, o: Out, at: Instant, m: Mark) -> Int:
     """Mark a connection and write the row; returns its position in `o.rows`."""
     cnx, c, kind, now = w.cnxs[m.cnx], m.cnx, m.kind, at.mono_ns
     shared = w.key[0]["shared"]
-    transition = mark_state(cnx["states"], kind, shared)
+    transition = mark_state(cnx.states, kind, shared)
     receipt = NO_EXCHANGE
     if transition != DROPPED:
         receipt = receipt_of(w, c, kind)
         if holds(w, c, receipt):
             start_blocking(w, c, now, kind, m.owner, m.trigger)
-        elif cnx["observed"] != 0 and cnx["look"] == NULL:
+        elif cnx.observed != 0 and cnx.look == NULL:
             schedule_look(w, now + w.key[0]["observed_wait_ns"], c)
         if not counts(kind, shared):
-            cnx["flag_mark"][kind], cnx["flag_ns"][kind] = w.key[0]["timer_order"], now
+            cnx.flag_mark[kind], cnx.flag_ns[kind] = w.key[0]["timer_order"], now
             w.key[0]["timer_order"] += 1
-            cnx["mark_producer"][kind], cnx["mark_topic"][kind] = m.producer, m.trigger
+            cnx.mark_producer[kind], cnx.mark_topic[kind] = m.producer, m.trigger
             if kind == IO_THREAD:
-                cnx["mark_thread"] = m.owner
-            cnx["flag_receipt"][kind], cnx["flag_request"][kind] = receipt, NULL
-    if kind == TOPIC and cnx["paused"] != 0:
+                cnx.mark_thread = m.owner
+            cnx.flag_receipt[kind], cnx.flag_request[kind] = receipt, NULL
+    if kind == TOPIC and cnx.paused != 0:
         blame(w, c, now, m.trigger)
     if kind == CONNECTION:
-        cnx["throttles"] += 1
-    elif kind == IO_THREAD and cnx["thread"] >= 0:
-        w.threads[cnx["thread"]]["throttles"] += 1
+        cnx.throttles += 1
+    elif kind == IO_THREAD and cnx.thread >= 0:
+        w.threads[cnx.thread].throttles += 1
     return write_row(w, o, at, m, MARK, transition, NULL, receipt)
 
 
@@ -439,16 +439,16 @@ def unmark(
     """
     cnx, kind = w.cnxs[m.cnx], m.kind
     shared = w.key[0]["shared"]
-    transition = unmark_state(cnx["states"], kind, shared)
+    transition = unmark_state(cnx.states, kind, shared)
     observed = NULL
     if not counts(kind, shared):
-        request, receipt = cnx["flag_request"][kind], cnx["flag_receipt"][kind]
+        request, receipt = cnx.flag_request[kind], cnx.flag_receipt[kind]
         if transition != DROPPED:
-            cnx["mark_producer"][kind], cnx["mark_topic"][kind] = -1, -1
-            cnx["flag_request"][kind], cnx["flag_receipt"][kind] = NULL, NO_EXCHANGE
-            cnx["flag_mark"][kind], cnx["flag_ns"][kind] = NULL, 0
+            cnx.mark_producer[kind], cnx.mark_topic[kind] = -1, -1
+            cnx.flag_request[kind], cnx.flag_receipt[kind] = NULL, NO_EXCHANGE
+            cnx.flag_mark[kind], cnx.flag_ns[kind] = NULL, 0
             if kind == IO_THREAD:
-                cnx["mark_thread"] = -1
+                cnx.mark_thread = -1
     if transition == DROPPED:
         request, receipt = NULL, NO_EXCHANGE
     elif holds(w, m.cnx, receipt):
@@ -464,19 +464,19 @@ def join_topic(w: World, link: int, now: int) -> None:
     """Link a topic to a connection, at its first producer there."""
     e = w.links[link]
     for i in range(CAUSES):
-        e["throttled_ms"][i] = 0
-    cnx = w.cnxs[e["cnx"]]
-    cnx["snapshot"] = np.int64(-1)
-    if cnx["paused"] != 0:
+        e.throttled_ms[i] = 0
+    cnx = w.cnxs[e.cnx]
+    cnx.snapshot = np.int64(-1)
+    if cnx.paused != 0:
         # a culprit that left and came back in one pause stays one
-        e["since_ns"] = now
+        e.since_ns = now
 
 
 @compiled
 def leave_topic(w: World, link: int, now: int) -> None:
     """Unlink a topic from a connection at its last producer, after its time was added."""
     e = w.links[link]
-    if w.cnxs[e["cnx"]]["paused"] != 0:
+    if w.cnxs[e.cnx].paused != 0:
         settle_link(w, link, now)
-    e["charged_by"] = -1
-    w.cnxs[e["cnx"]]["snapshot"] = np.int64(-1)
+    e.charged_by = -1
+    w.cnxs[e.cnx].snapshot = np.int64(-1)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from state.engine.blobs import TEXTS
 from state.engine.names import Names
 from state.engine.records import FLAGS, NULL
+from state.engine.tables import in_order, in_use
 from state.rate_limits import shard
 from state.rate_limits.broker import Broker
 from state.rate_limits.shard import COLUMNS
@@ -14,12 +17,7 @@ from tests.reference.words import words
 from tests.unit.state.shipping import params_of
 
 _NOT_COMPARED = frozenset(
-    {
-        *words(
-            "free_waiting free_flight waiting_used flight_used timer_order rows verdict_rows"
-            " snapshots snapshot_topics command_rows"
-        )
-    }
+    {*words("flight_no timer_order rows verdict_rows snapshots snapshot_topics command_rows")}
 )
 """Where things lie in the arrays, and counters that only order other things."""
 
@@ -105,7 +103,7 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
     orders = _ranks(
         [
             *[int(w.timers[i]["order"]) for i in range(len(w.timers))],
-            *[int(w.waiting[i]["order"]) for i in range(len(w.waiting))],
+            *in_use(w.waiting)["order"].tolist(),
             *w.cnxs["opened"].tolist(),
         ]
     )
@@ -113,19 +111,16 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
     key |= {f: text(key[f]) for f in ("cluster", "broker", "last_feed")}
     limiters = {}
     for i, e in enumerate(w.limiters):
-        queue, at = [], int(e["head"]) if e["waiting"] else -1
-        while at >= 0:
-            place = w.waiting[at]
-            queue.append(
-                (
-                    producer(place["producer"]),
-                    topic(place["trigger"]),
-                    limiter(int(place["limiter"])),
-                    orders[int(place["order"])],
-                    _plain(place, ("type", "request", "receipt", "marked_ns", "ended")),
-                )
+        queue = [
+            (
+                producer(place["producer"]),
+                topic(place["trigger"]),
+                limiter(int(place["limiter"])),
+                orders[int(place["order"])],
+                _plain(place, ("type", "request", "receipt", "marked_ns", "ended")),
             )
-            at = int(place["next"])
+            for place in w.waiting.rows[in_order(w.fifos, np.array([i]))]
+        ]
         limiters[limiter(i)] = {
             **_plain(
                 e,
@@ -141,15 +136,10 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
         }
     topics = {}
     for t, e in enumerate(w.topics):
-        flights, at = [], int(e["flight_head"])
-        while at >= 0:
-            flights += [cnx(w.flights[at]["cnx"])] * int(w.flights[at]["count"])
-            at = int(w.flights[at]["next"])
-        fields = [
-            f
-            for f in e.dtype.names
-            if f not in ("name", "limiter", "group", "flight_head", "flight_tail")
-        ]
+        flights = []
+        for run in w.flights.rows[in_order(w.runs, np.array([t]))]:
+            flights += [cnx(run["cnx"])] * int(run["requests"])
+        fields = [f for f in e.dtype.names if f not in ("name", "limiter", "group")]
         topics[topic(t)] = {**_plain(e, tuple(fields)), "flights": flights}
     cnxs = {}
     for c, e in enumerate(w.cnxs):
@@ -159,7 +149,7 @@ def _broker(b: Broker, names: Names) -> dict[str, Any]:
             if f
             not in words(
                 "name first_link snapshot thread mark_producer mark_topic mark_thread opened"
-                " flag_mark look first_mark last_mark"
+                " flag_mark look"
             )
         ]
         cnxs[cnx(c)] = {

@@ -75,8 +75,8 @@ class Users:
             "stat": kafka_quota.STATS.index(stat),
             "idle_ms": idle_ms,
         }
-        parts = {**shard.read(None).parts, "keys": np.zeros(count, L.KEY)}
-        self.w = shard.unpack(parts, settings, 0, timeline)
+        parts = {**shard.read(None).parts, "keys": np.zeros(count, L.User.dtype)}
+        self.w = shard.unpack(parts, settings, timeline)
         self.w.links["turn"] = 1
         for key in range(count):
             flow.new_sensor(self.w, key)
