@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from state.backlog import layout as L
-from state.backlog.cursors import is_before, slowest, unacked_after
+from state.backlog.cursors import ANY, hindmost, is_before, slowest, unacked_after
 from state.backlog.layout import (
     AT,
     ENTRY,
@@ -15,10 +15,10 @@ from state.backlog.layout import (
     NOBODY,
     NULL,
     SAMPLES,
-    SLOTS,
     SOURCE,
     USED,
     Int,
+    Record,
     Store,
     compiled,
 )
@@ -57,7 +57,7 @@ def _offer(w: Store, key: Int, ledger: Int, entry: Int, time: Int, source: Int, 
     """Keep a sample if it differs enough from the last one."""
     k, span = w.keys[key], w.spans[SAMPLES, key]
     second = now // MS_PER_S
-    kept = k["kept"] if second == k["second"] else np.int64(0)
+    kept = k.kept if second == k.second else np.int64(0)
     end = span[AT] + span[USED]
     if span[USED] > 0:
         apart = time - w.samples[end - 1, MS]
@@ -66,22 +66,20 @@ def _offer(w: Store, key: Int, ledger: Int, entry: Int, time: Int, source: Int, 
     at = insert(w.samples, span, w.tops, SAMPLES, end)
     w.samples[at, ID], w.samples[at, ENTRY] = ledger, entry
     w.samples[at, MS], w.samples[at, SOURCE] = time, source
-    k["second"], k["kept"] = second, kept + 1
+    k.second, k.kept = second, kept + 1
 
 
 @compiled
-def entry_added(
-    w: Store, key: Int, ledger: Int, entry: Int, publish_ms: Int, broker_ms: Int, now: Int
-) -> None:
+def entry_added(w: Store, r: Record) -> None:
     """Sample the time of an entry of a known ledger; the first record that shows the entry gives
     its time.
     """
-    k = w.keys[key]
-    if k["seen_ledger"] != NULL and not is_before(k["seen_ledger"], k["seen_entry"], ledger, entry):
+    k, ledger, entry, now = w.keys[r.key], r.ledger_id, r.entry_id, r.ts_wall_ms
+    if k.seen_ledger != NULL and not is_before(k.seen_ledger, k.seen_entry, ledger, entry):
         return
-    time, source = entry_time(publish_ms, broker_ms)
-    _offer(w, key, ledger, entry, time if time != NULL else now, source, now)
-    k["seen_ledger"], k["seen_entry"] = ledger, entry
+    time, source = entry_time(r.publish_time_ms, r.broker_time_ms)
+    _offer(w, r.key, ledger, entry, time if time != NULL else now, source, now)
+    k.seen_ledger, k.seen_entry = ledger, entry
 
 
 @compiled
@@ -91,15 +89,15 @@ def ledger_stated(w: Store, key: Int, ledger: Int, entries: Int, close_ms: Int, 
     """
     k, last = w.keys[key], entries - 1
     if last < 0 or (
-        k["seen_ledger"] != NULL and not is_before(k["seen_ledger"], k["seen_entry"], ledger, last)
+        k.seen_ledger != NULL and not is_before(k.seen_ledger, k.seen_entry, ledger, last)
     ):
         return
-    first = up(k["seen_entry"]) if k["seen_ledger"] == ledger else np.int64(0)
+    first = up(k.seen_entry) if k.seen_ledger == ledger else np.int64(0)
     if 0 < close_ms < now:
         _offer(w, key, ledger, first, close_ms, L.LEDGER_CLOSE, now)
     else:
-        _offer(w, key, ledger, first, now, L.SEEN if k["kafka"] != 0 else L.PUBLISH_TIME, now)
-    k["seen_ledger"], k["seen_entry"] = ledger, last
+        _offer(w, key, ledger, first, now, L.SEEN if k.kafka != 0 else L.PUBLISH_TIME, now)
+    k.seen_ledger, k.seen_entry = ledger, last
 
 
 @compiled
@@ -107,7 +105,7 @@ def forget_times(w: Store, key: Int) -> None:
     """Forget all known times of entries."""
     k = w.keys[key]
     w.spans[SAMPLES, key, USED] = 0
-    k["seen_ledger"], k["second"], k["kept"] = NULL, 0, 0
+    k.seen_ledger, k.second, k.kept = NULL, 0, 0
 
 
 @compiled
@@ -123,24 +121,14 @@ def sample_at(w: Store, key: Int, ledger: Int, entry: Int) -> Int:
 @compiled
 def trim(w: Store, key: Int) -> None:
     """Forget samples before that of the oldest entry that a cursor may need."""
-    k, span, slots = w.keys[key], w.spans[SAMPLES, key], w.spans[SLOTS, key]
+    k, span = w.keys[key], w.spans[SAMPLES, key]
     if span[USED] < 2:
         return
-    ledger, entry = k["seen_ledger"], k["seen_entry"]
-    oldest = NOBODY
-    for i in range(slots[AT], slots[AT] + slots[USED]):
-        j = w.slots[i, 0]
-        c = w.cursors[j]
-        if c["ledger"] != NULL and (
-            oldest < 0
-            or is_before(
-                c["ledger"], c["entry"], w.cursors[oldest]["ledger"], w.cursors[oldest]["entry"]
-            )
-        ):
-            oldest = j
+    ledger, entry = k.seen_ledger, k.seen_entry
+    oldest = hindmost(w, key, ANY)
     if oldest >= 0:
-        c = w.cursors[oldest]
-        at, first = first_after(w, key, c["ledger"], c["entry"])
+        c = w.cursors.rows[oldest]
+        at, first = first_after(w, key, c.ledger, c.entry)
         if at >= 0:
             ledger, entry = w.ledgers[at, ID], first
     at = sample_at(w, key, ledger, entry)
@@ -155,11 +143,12 @@ def trim(w: Store, key: Int) -> None:
 def time_after(w: Store, key: Int, ledger: Int, entry: Int, precise: Int) -> tuple[Int, Int]:
     """Time of the first entry after a mark-delete, if known (else NULL), and its source."""
     if precise != 0:
-        slots = w.spans[SLOTS, key]
-        for i in range(slots[AT], slots[AT] + slots[USED]):
-            c = w.cursors[w.slots[i, 0]]
-            if c["first_ms"] != NULL and c["entry"] == entry and c["ledger"] == ledger:
-                return c["first_ms"], c["first_source"]
+        j = w.cursors_of.first[key]
+        while j >= 0:
+            c = w.cursors.rows[j]
+            if c.first_ms != NULL and c.entry == entry and c.ledger == ledger:
+                return c.first_ms, c.first_source
+            j = w.cursors_of.following[j]
         at, first = first_after(w, key, ledger, entry)
         if at >= 0:
             sample = sample_at(w, key, w.ledgers[at, ID], first)
@@ -171,17 +160,13 @@ def time_after(w: Store, key: Int, ledger: Int, entry: Int, precise: Int) -> tup
 @compiled
 def _behind(w: Store, key: Int) -> bool:
     """Whether a subscription that is durable has a backlog; sums are up to date."""
-    slots = w.spans[SLOTS, key]
-    for i in range(slots[AT], slots[AT] + slots[USED]):
-        j = w.slots[i, 0]
-        c = w.cursors[j]
-        if (
-            c["durable"] != 0
-            and c["kind"] != L.DEDUPLICATION
-            and c["kind"] != L.REPLICATOR
-            and unacked_after(w, key, j, c["ledger"], c["entry"]) > 0
-        ):
+    j = w.cursors_of.first[key]
+    while j >= 0:
+        c = w.cursors.rows[j]
+        is_subscription = c.kind != L.DEDUPLICATION and c.kind != L.REPLICATOR
+        if c.durable != 0 and is_subscription and unacked_after(w, key, j, c.ledger, c.entry) > 0:
             return True
+        j = w.cursors_of.following[j]
     return False
 
 
@@ -190,42 +175,39 @@ def refresh(w: Store, key: Int, precise: Int) -> tuple[Int, Int]:
     """Bring the cached oldest message up to date; returns the state of the age and its source."""
     k, oldest = w.keys[key], slowest(w, key)
     if oldest < 0:
-        k["cached"] = 0
+        k.cached = 0
         return L.NO_DURABLE_CURSOR, L.NO_SOURCE
     sum_up(w, key)
     if not _behind(w, key):
-        k["cached"] = 0
+        k.cached = 0
         return L.NO_BACKLOG, L.NO_SOURCE
-    c = w.cursors[oldest]
-    ledger, entry = c["ledger"], c["entry"]
+    c = w.cursors.rows[oldest]
+    ledger, entry = c.ledger, c.entry
     if (
-        k["cached"] != 0
-        and k["cached_ledger"] == ledger
-        and k["cached_entry"] == entry
-        and (
-            ledger >= w.ledgers[w.spans[LEDGERS, key, AT], ID]
-            or k["cached_version"] == k["version"]
-        )
+        k.cached != 0
+        and k.cached_ledger == ledger
+        and k.cached_entry == entry
+        and (ledger >= w.ledgers[w.spans[LEDGERS, key, AT], ID] or k.cached_version == k.version)
     ):
-        k["cached_name"], k["cached_version"] = c["name"], k["version"]
+        k.cached_name, k.cached_version = c.name, k.version
         return L.KNOWN, L.KEPT
     time, source = time_after(w, key, ledger, entry, precise)
     if time != NULL:
-        k["cached"], k["cached_ledger"], k["cached_entry"] = 1, ledger, entry
-        k["cached_ms"], k["cached_name"], k["cached_version"] = time, c["name"], k["version"]
+        k.cached, k.cached_ledger, k.cached_entry = 1, ledger, entry
+        k.cached_ms, k.cached_name, k.cached_version = time, c.name, k.version
         return L.KNOWN, source
-    if w.settings[0]["keep"] == 0:
-        k["cached"] = 0
-    return L.NO_ESTIMATE, L.KEPT if k["cached"] != 0 else L.NO_SOURCE
+    if w.settings[0].keep == 0:
+        k.cached = 0
+    return L.NO_ESTIMATE, L.KEPT if k.cached != 0 else L.NO_SOURCE
 
 
 @compiled
 def age_at_pass(w: Store, key: Int, limit_s: Int, precise: Int) -> tuple[Int, Int]:
     """The age at a pass: as `refresh`, unless only topics with a time quota have one."""
-    if w.settings[0]["quota_only"] == 0 or limit_s > 0:
+    if w.settings[0].quota_only == 0 or limit_s > 0:
         return refresh(w, key, precise)
     k = w.keys[key]
-    k["cached"] = 0
+    k.cached = 0
     if slowest(w, key) < 0:
         return L.NO_DURABLE_CURSOR, L.NO_SOURCE
     sum_up(w, key)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from state.backlog import layout as L
 from state.backlog.layout import (
     AT,
     ENTRIES,
@@ -15,9 +14,7 @@ from state.backlog.layout import (
     NOBODY,
     NULL,
     RANGES,
-    SLOTS,
     USED,
-    Array,
     Int,
     Record,
     Store,
@@ -25,11 +22,9 @@ from state.backlog.layout import (
 )
 from state.backlog.ledgers import entries_after, find, first_after, follow, up
 from state.backlog.pool import drop, insert, lower, remove
+from state.engine import tables
 
-REPLICATORS = np.frombuffer(b"pulsar.repl", np.uint8)
-DEDUPLICATOR = np.frombuffer(b"pulsar.dedup", np.uint8)
-COMPACTOR = np.frombuffer(b"__compaction", np.uint8)
-_ZERO, _NINE, _COMMA = (np.uint8(ord(c)) for c in "09,")
+ANY, DURABLE = np.int64(0), np.int64(1)
 
 
 @compiled
@@ -55,85 +50,52 @@ def _is_less(w: Store, a: Int, b: Int) -> bool:
 
 
 @compiled
-def _begins(w: Store, name: Int, text: Array) -> bool:
-    at = w.text_start[name]
-    if w.text_start[name + 1] - at < len(text):
-        return False
-    for i in range(len(text)):
-        if w.text[at + i] != text[i]:
-            return False
-    return True
-
-
-@compiled
-def kind_of(w: Store, name: Int) -> Int:
-    """What a cursor of a name is for. Brokers refuse subscriptions that begin like a replicator."""
-    length = w.text_start[name + 1] - w.text_start[name]
-    if _begins(w, name, REPLICATORS):
-        return L.REPLICATOR
-    if length == len(DEDUPLICATOR) and _begins(w, name, DEDUPLICATOR):
-        return L.DEDUPLICATION
-    if length == len(COMPACTOR) and _begins(w, name, COMPACTOR):
-        return L.COMPACTION
-    return L.SUBSCRIPTION_KIND
-
-
-@compiled
-def _place(w: Store, key: Int, name: Int) -> Int:
-    """Place of the first cursor whose name is not before a name."""
-    span = w.spans[SLOTS, key]
-    low, high = span[AT], span[AT] + span[USED]
-    while low < high:
-        middle = (low + high) >> 1
-        other = w.cursors[w.slots[middle, 0]]["name"]
-        if other == name:
-            return middle
-        if _is_less(w, other, name):
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@compiled
 def find_cursor(w: Store, key: Int, name: Int) -> Int:
-    """A cursor of a key, -1 without."""
-    span, at = w.spans[SLOTS, key], _place(w, key, name)
-    if at < span[AT] + span[USED] and w.cursors[w.slots[at, 0]]["name"] == name:
-        return w.slots[at, 0]
-    return NOBODY
+    """A cursor of a key, NOBODY without."""
+    return tables.find(w.cursors, (key, name))
 
 
 @compiled
 def create(w: Store, key: Int, name: Int, ledger: Int, entry: Int) -> Int:
     """A new cursor at a position."""
-    p = w.settings[0]
-    found = p["cursors"]
-    p["cursors"] += 1
-    c = w.cursors[found]
-    c["key"], c["name"], c["ledger"], c["entry"] = key, name, ledger, entry
-    c["first_ms"], c["floor_ledger"], c["before_ledger"] = NULL, NULL, NULL
-    c["durable"], c["was"], c["checks"] = 0, 0, 0
-    c["kind"], c["beyond"], c["back_ledger"], c["client"] = kind_of(w, name), 0, NULL, NOBODY
-    c["expired"], c["expired_before"], c["expired_total"] = NULL, 0, NULL
-    at = insert(w.slots, w.spans[SLOTS, key], w.tops, SLOTS, _place(w, key, name))
-    w.slots[at, 0] = found
+    found = tables.at(w.cursors, (key, name))
+    w.cursors.rows[found].ledger, w.cursors.rows[found].entry = ledger, entry
+    before, following = w.cursors_of.last[key], NOBODY
+    while before >= 0 and _is_less(w, name, w.cursors.rows[before].name):
+        before, following = w.cursors_of.before[before], before
+    tables.adopt_before(w.cursors_of, key, found, following)
+    w.links[key].cursors += 1
     return found
+
+
+@compiled
+def remove_cursor(w: Store, key: Int, cursor: Int) -> None:
+    """Remove a cursor, and its ranges."""
+    tables.release(w.cursors_of, key, cursor)
+    tables.drop(w.cursors, (key, w.cursors.rows[cursor].name))
+    w.range_spans[cursor, USED] = 0
+    w.links[key].cursors -= 1
 
 
 @compiled
 def forget(w: Store, key: Int, name: Int) -> None:
     """Remove a deleted cursor."""
-    span, at = w.spans[SLOTS, key], _place(w, key, name)
-    if at == span[AT] + span[USED]:
+    cursor = find_cursor(w, key, name)
+    if cursor < 0:
         return
-    c = w.cursors[w.slots[at, 0]]
-    if c["name"] != name:
-        return
-    if c["durable"] != 0:
-        w.keys[key]["version"] += 1
-    c["key"] = NOBODY
-    remove(w.slots, span, at)
+    if w.cursors.rows[cursor].durable != 0:
+        w.keys[key].version += 1
+    remove_cursor(w, key, cursor)
+
+
+@compiled
+def forget_first_times(w: Store, key: Int, ledger: Int) -> None:
+    """Forget the times of first entries that are in a ledger or an earlier one."""
+    j = w.cursors_of.first[key]
+    while j >= 0:
+        if w.cursors.rows[j].ledger <= ledger:
+            w.cursors.rows[j].first_ms = NULL
+        j = w.cursors_of.following[j]
 
 
 # -- positions -------------------------------------------------------------------------------
@@ -159,10 +121,10 @@ def absorbed(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> tuple[
 @compiled
 def _absorb(w: Store, key: Int, cursor: Int) -> None:
     """Move the mark-delete over the ranges that follow it, and drop those that it has passed."""
-    c, span = w.cursors[cursor], w.range_spans[cursor]
-    ledger, entry = absorbed(w, key, cursor, c["ledger"], c["entry"])
-    if ledger != c["ledger"] or entry != c["entry"]:
-        c["ledger"], c["entry"], c["first_ms"] = ledger, entry, NULL
+    c, span = w.cursors.rows[cursor], w.range_spans[cursor]
+    ledger, entry = absorbed(w, key, cursor, c.ledger, c.entry)
+    if ledger != c.ledger or entry != c.entry:
+        c.ledger, c.entry, c.first_ms = ledger, entry, NULL
     while span[USED] > 0:
         at = span[AT]
         if is_before(ledger, entry, w.ranges[at, 0], w.ranges[at, LAST]):
@@ -177,72 +139,49 @@ def observe(
     w: Store, key: Int, cursor: Int, ledger: Int, entry: Int, first_ms: Int, source: Int
 ) -> None:
     """Apply the position of a `cursor_state`."""
-    c = w.cursors[cursor]
-    floor = c["floor_ledger"]
-    if floor != NULL and is_before(ledger, entry, floor, c["floor_entry"]):
-        ledger, entry, first_ms = floor, c["floor_entry"], NULL
-    if is_before(ledger, entry, c["ledger"], c["entry"]):
-        w.range_spans[cursor, USED], c["beyond"] = 0, 0
+    c = w.cursors.rows[cursor]
+    floor = c.floor_ledger
+    if floor != NULL and is_before(ledger, entry, floor, c.floor_entry):
+        ledger, entry, first_ms = floor, c.floor_entry, NULL
+    if is_before(ledger, entry, c.ledger, c.entry):
+        w.range_spans[cursor, USED], c.beyond = 0, 0
         _set_back(c, ledger, entry)
-    if first_ms != NULL or ledger != c["ledger"] or entry != c["entry"]:
-        c["first_ms"], c["first_source"] = first_ms, source
-    c["ledger"], c["entry"] = ledger, entry
+    if first_ms != NULL or ledger != c.ledger or entry != c.entry:
+        c.first_ms, c.first_source = first_ms, source
+    c.ledger, c.entry = ledger, entry
     _absorb(w, key, cursor)
 
 
 @compiled
 def _set_back(c: Record, ledger: Int, entry: Int) -> None:
     """Note that a cursor is set back: neither growth nor acknowledgement, so rates begin anew."""
-    if c["back_ledger"] == NULL:
-        c["back_ledger"], c["back_entry"] = c["ledger"], c["entry"]
-    c["back_to_ledger"], c["back_to_entry"], c["checks"] = ledger, entry, 0
+    if c.back_ledger == NULL:
+        c.back_ledger, c.back_entry = c.ledger, c.entry
+    c.back_to_ledger, c.back_to_entry, c.checks = ledger, entry, 0
 
 
 @compiled
-def count_ranges(w: Store, text: Int) -> Int:
-    """How many ranges of acknowledged entries a text has."""
-    begin, end = w.text_start[text], w.text_start[text + 1]
-    found = np.int64(1 if end > begin else 0)
-    for at in range(begin, end):
-        if w.text[at] == _COMMA:
-            found += 1
-    return found
-
-
-@compiled
-def take_ranges(w: Store, key: Int, cursor: Int, text: Int) -> None:
-    """Replace the acknowledged ranges of a cursor by those of a text, `ledger:first..last` each.
+def take_ranges(w: Store, key: Int, cursor: Int, begin: Int, end: Int) -> None:
+    """Replace the acknowledged ranges of a cursor by some of `acked`.
 
     Beyond MOST_RANGES, only how many entries they have is kept.
     """
-    c, span = w.cursors[cursor], w.range_spans[cursor]
-    span[USED], c["beyond"] = 0, 0
-    number, value, digits = np.int64(0), np.int64(0), False
-    ledger, first = np.int64(0), np.int64(0)
-    for at in range(w.text_start[text], w.text_start[text + 1] + 1):
-        char = w.text[at] if at < w.text_start[text + 1] else _COMMA
-        if _ZERO <= char <= _NINE:
-            value, digits = value * 10 + np.int64(char - _ZERO), True
-            continue
-        if not digits:
-            continue
-        if number == 0:
-            ledger = value
-        elif number == 1:
-            first = value
-        elif span[USED] < MOST_RANGES:
-            _put_range(w, key, cursor, ledger, first, value)
+    c, span = w.cursors.rows[cursor], w.range_spans[cursor]
+    span[USED], c.beyond = 0, 0
+    for i in range(begin, end):
+        ledger, first, last = w.acked[i, 0], w.acked[i, FIRST], w.acked[i, LAST]
+        if span[USED] < MOST_RANGES:
+            _put_range(w, key, cursor, ledger, first, last)
         else:
-            c["beyond"] += max(value - first + 1, 0)
-        number, value, digits = (number + 1) % 3, np.int64(0), False
+            c.beyond += max(last - first + 1, 0)
     _absorb(w, key, cursor)
 
 
 @compiled
 def _put_range(w: Store, key: Int, cursor: Int, ledger: Int, first: Int, last: Int) -> None:
     """Add a range behind the mark-delete and behind all ranges of a cursor."""
-    c, span = w.cursors[cursor], w.range_spans[cursor]
-    if last < first or not is_before(c["ledger"], c["entry"], ledger, last):
+    c, span = w.cursors.rows[cursor], w.range_spans[cursor]
+    if last < first or not is_before(c.ledger, c.entry, ledger, last):
         return
     at = span[AT] + span[USED]
     if span[USED] > 0 and not is_before(w.ranges[at - 1, 0], w.ranges[at - 1, LAST], ledger, first):
@@ -255,7 +194,7 @@ def _put_range(w: Store, key: Int, cursor: Int, ledger: Int, first: Int, last: I
 def unacked_after(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> Int:
     """How many entries after a position a cursor has not acknowledged; sums are up to date."""
     span = w.range_spans[cursor]
-    left = entries_after(w, key, ledger, entry) - w.cursors[cursor]["beyond"]
+    left = entries_after(w, key, ledger, entry) - w.cursors.rows[cursor].beyond
     for i in range(span[AT], span[AT] + span[USED]):
         at, first = find(w, key, w.ranges[i, 0]), w.ranges[i, FIRST]
         if at >= 0 and w.ranges[i, 0] >= ledger:
@@ -268,8 +207,8 @@ def unacked_after(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> I
 @compiled
 def first_hole(w: Store, key: Int, cursor: Int) -> tuple[Int, Int]:
     """The first entry that a cursor has not acknowledged; NULL without one."""
-    c, span = w.cursors[cursor], w.range_spans[cursor]
-    ledger, entry, i = c["ledger"], c["entry"], span[AT]
+    c, span = w.cursors.rows[cursor], w.range_spans[cursor]
+    ledger, entry, i = c.ledger, c.entry, span[AT]
     while True:
         at, entry = first_after(w, key, ledger, entry)
         if at < 0:
@@ -287,17 +226,17 @@ def first_hole(w: Store, key: Int, cursor: Int) -> tuple[Int, Int]:
 @compiled
 def acknowledge_to(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> None:
     """Acknowledge everything up to a position."""
-    c = w.cursors[cursor]
-    if is_before(c["ledger"], c["entry"], ledger, entry):
-        c["ledger"], c["entry"], c["first_ms"] = ledger, entry, NULL
+    c = w.cursors.rows[cursor]
+    if is_before(c.ledger, c.entry, ledger, entry):
+        c.ledger, c.entry, c.first_ms = ledger, entry, NULL
     _absorb(w, key, cursor)
 
 
 @compiled
 def acknowledge(w: Store, key: Int, cursor: Int, ledger: Int, entry: Int) -> None:
     """Acknowledge one entry."""
-    c = w.cursors[cursor]
-    if is_before(c["ledger"], c["entry"], ledger, entry):
+    c = w.cursors.rows[cursor]
+    if is_before(c.ledger, c.entry, ledger, entry):
         _remember(w, cursor, ledger, entry)
     _absorb(w, key, cursor)
 
@@ -329,17 +268,22 @@ def _remember(w: Store, cursor: Int, ledger: Int, entry: Int) -> None:
 
 
 @compiled
-def slowest(w: Store, key: Int) -> Int:
-    """The durable cursor with the smallest position, the smallest name among equals."""
-    span, found = w.spans[SLOTS, key], NOBODY
-    for i in range(span[AT], span[AT] + span[USED]):
-        j = w.slots[i, 0]
-        c = w.cursors[j]
-        if c["durable"] != 0 and (
-            found < 0
-            or is_before(
-                c["ledger"], c["entry"], w.cursors[found]["ledger"], w.cursors[found]["entry"]
-            )
+def hindmost(w: Store, key: Int, durable: Int) -> Int:
+    """The cursor with the smallest position, the smallest name among equals; of all, or of those that
+    are `durable` (1)."""
+    found: Int = NOBODY
+    j = w.cursors_of.first[key]
+    while j >= 0:
+        c, least = w.cursors.rows[j], w.cursors.rows[found]
+        if (c.durable >= durable and c.ledger != NULL) and (
+            found < 0 or is_before(c.ledger, c.entry, least.ledger, least.entry)
         ):
             found = j
+        j = w.cursors_of.following[j]
     return found
+
+
+@compiled
+def slowest(w: Store, key: Int) -> Int:
+    """The hindmost durable cursor."""
+    return hindmost(w, key, DURABLE)

@@ -7,7 +7,7 @@ from state.engine.declaration import Declaration
 from state.events import WALL
 
 NAME = "backlog"
-STATE_VERSION = 5
+STATE_VERSION = 6
 """Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type",

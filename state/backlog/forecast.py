@@ -6,7 +6,7 @@ import numpy as np
 
 from state.backlog import layout as L
 from state.backlog.ages import age_of, is_older, time_after
-from state.backlog.layout import NULL, Array, Int, Record, World, compiled
+from state.backlog.layout import NOBODY, NULL, Array, Int, Record, World, compiled
 
 PRECISELY = np.int64(1)
 
@@ -67,6 +67,40 @@ def median(values: Array, count: Int) -> float:
 
 
 @compiled
+def remember_pass(w: World, key: Int, now: Int) -> None:
+    """Enter the time of a check, and forget the oldest one."""
+    last = w.passes.shape[1] - 1
+    for i in range(last):
+        w.passes[key, i] = w.passes[key, i + 1]
+    w.passes[key, last] = now
+
+
+@compiled
+def remember(w: World, cursor: Int, size: Int, consumed: Int) -> bool:
+    """Enter a check of a cursor, and forget the oldest one; returns whether its position is that of
+    the one before."""
+    c, last = w.store.cursors.rows[cursor], w.passes.shape[1] - 1
+    for i in range(last):
+        w.seen_bytes[cursor, i] = w.seen_bytes[cursor, i + 1]
+        w.seen_consumed[cursor, i] = w.seen_consumed[cursor, i + 1]
+    w.seen_bytes[cursor, last], w.seen_consumed[cursor, last] = size, consumed
+    stands = c.before_ledger == c.ledger and c.before_entry == c.entry
+    c.before_ledger, c.before_entry = c.ledger, c.entry
+    c.checks = min(c.checks + 1, last + 1)
+    return bool(stands)
+
+
+@compiled
+def consumption_rate(w: World, key: Int, cursor: Int, checks: Int) -> float:
+    """What a cursor has consumed per s over the last checks."""
+    last = w.passes.shape[1] - 1
+    first = last + 1 - checks
+    return (w.seen_consumed[cursor, last] - w.seen_consumed[cursor, first]) / (
+        (w.passes[key, last] - w.passes[key, first]) / 1000.0
+    )
+
+
+@compiled
 def growth_rate(w: World, key: Int, cursor: Int, checks: Int) -> float:
     """Median slope (bytes per s) between all pairs of the last checks."""
     end = w.passes.shape[1]
@@ -85,9 +119,27 @@ def growth_rate(w: World, key: Int, cursor: Int, checks: Int) -> float:
 
 
 @compiled
+def time_to_limit(
+    now: Int, size: Int, growth: float, limit: Int, limit_s: Int, timestamp: Int, stands: bool
+) -> float:
+    """Time (s) until a size (NULL: not known) that grows so much per s reaches its limit, below 0 for
+    none, or an age since a timestamp (NULL: none) that of `limit_s`, unless the cursor moves; 0 where
+    one of them has, NaN where none will."""
+    sized, timed = limit >= 0 and size != NULL, limit_s > 0 and timestamp != NULL
+    if (sized and size >= limit) or (timed and is_older(now, timestamp, limit_s)):
+        return 0.0
+    found = (limit - size) / growth if sized and growth > 0 else _NAN
+    if timed and stands:
+        left = max(float(limit_s - age_of(now, timestamp)), 0.0)
+        if not found <= left:
+            found = left
+    return found
+
+
+@compiled
 def is_expiring(c: Record) -> bool:
     """Whether the messages of a cursor expire at the TTL of its topic."""
-    return bool(c["durable"] != 0 and c["kind"] != L.DEDUPLICATION and c["kind"] != L.COMPACTION)
+    return bool(c.durable != 0 and c.kind != L.DEDUPLICATION and c.kind != L.COMPACTION)
 
 
 @compiled
@@ -97,15 +149,11 @@ def time_to_expiry(w: World, key: Int, cursor: Int, stands: bool, now: Int) -> f
 
     A broker reads the message's own time, whatever its quotas look at.
     """
-    c, ttl_s = w.store.cursors[cursor], w.quota[0]["ttl_s"]
-    if ttl_s <= 0 or c["after"] == 0 or not is_expiring(c):
+    c, ttl_s = w.store.cursors.rows[cursor], w.quota[0].ttl_s
+    if ttl_s <= 0 or c.after == 0 or not is_expiring(c):
         return _NAN
-    timestamp, _ = time_after(w.store, key, c["ledger"], c["entry"], PRECISELY)
-    if timestamp == NULL:
-        return _NAN
-    if is_older(now, timestamp, ttl_s):
-        return 0.0
-    return float(ttl_s - age_of(now, timestamp)) if stands else _NAN
+    timestamp, _ = time_after(w.store, key, c.ledger, c.entry, PRECISELY)
+    return time_to_limit(now, NULL, _NAN, NOBODY, ttl_s, timestamp, stands)
 
 
 @compiled
@@ -113,34 +161,22 @@ def forecast(w: World, key: Int, cursor: Int, stands: bool, timestamp: Int, row:
     """Write the forecasts of a cursor into its row, after the check was recorded. `stands`: its
     mark-delete is that of the check before.
     """
-    c, q = w.store.cursors[cursor], w.quota[0]
-    row["growth"], row["drain"], row["to_drain"], row["to_quota"] = _NAN, _NAN, _NAN, _NAN
-    checks = c["checks"]
-    if checks < LEAST_CHECKS:
+    c, q = w.store.cursors.rows[cursor], w.quota[0]
+    row.growth, row.drain, row.to_drain, row.to_quota = _NAN, _NAN, _NAN, _NAN
+    if c.checks < LEAST_CHECKS:
         return
-    last, now = w.passes.shape[1] - 1, row["at_ms"]
-    first = last + 1 - checks
-    size = w.seen_bytes[cursor, last]
-    growth = growth_rate(w, key, cursor, checks)
-    row["growth"] = growth
-    row["drain"] = max(w.seen_consumed[cursor, last] - w.seen_consumed[cursor, first], 0) / (
-        (w.passes[key, last] - w.passes[key, first]) / 1000.0
-    )
+    growth = growth_rate(w, key, cursor, c.checks)
+    row.growth, row.drain = growth, max(consumption_rate(w, key, cursor, c.checks), 0.0)
     if growth < 0:
-        row["to_drain"] = size / -growth
-    if c["durable"] == 0:
+        row.to_drain = c.bytes / -growth
+    if c.durable == 0:
         return
-    limit, limit_s = q["limit_bytes"], q["limit_s"]
-    timed = limit_s > 0 and timestamp != NULL
-    if (limit >= 0 and size >= limit) or (timed and is_older(now, timestamp, limit_s)):
-        row["to_quota"] = 0.0
-        return
-    if growth > 0 and limit >= 0 and c["after"] > 0:
-        row["to_quota"] = (limit - size) / growth
+    if c.after == 0:
+        growth = 0.0
     # messages that expire before the limit never reach it
-    expires = q["ttl_s"] > 0 and q["ttl_s"] + q["expiry_s"] <= limit_s
-    moves = c["kind"] == L.DEDUPLICATION  # at its snapshots, whatever waits
-    if timed and stands and not moves and not (expires and is_expiring(c)):
-        left = max(float(limit_s - age_of(now, timestamp)), 0.0)
-        if not row["to_quota"] <= left:
-            row["to_quota"] = left
+    expires = is_expiring(c) and q.ttl_s > 0 and q.ttl_s + q.expiry_s <= q.limit_s
+    # at its snapshots this one moves, whatever waits
+    waits = stands and c.kind != L.DEDUPLICATION and not expires
+    row.to_quota = time_to_limit(
+        row.at_ms, c.bytes, growth, q.limit_bytes, q.limit_s, timestamp, waits
+    )

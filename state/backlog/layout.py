@@ -7,15 +7,29 @@ topic or cursor has one block (`span`), sorted by the first two columns.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
+from state.engine.tables import (
+    NOBODY,
+    Children,
+    Code,
+    Count,
+    Indexed,
+    Key,
+    Ms,
+    Name,
+    Place,
+    Real,
+    StateRow,
+)
 
-__all__ = ["NULL", "Array", "Int", "Record", "compiled"]
+__all__ = ["NOBODY", "NULL", "Array", "Int", "Record", "Rows", "compiled"]
 
-NOBODY = np.int64(-1)
+Rows = Any
+"""An array of records, whose fields are attributes in a kernel."""
 LARGEST = np.int64(2**63 - 1)
 MOST_RANGES = np.int64(10_000)
 """Most acknowledged ranges of a cursor."""
@@ -42,8 +56,9 @@ GROUP_STATES = (
     "open_transaction",
     "pending_offsets",
 )
+STATE_FIELDS = ("committed", "ahead", "gone", "expired", "known", "open", "pending")
 """States of a group that the job finds out, the one that ends a state from outside, and the one that a
-record states beside an offset."""
+record states beside an offset; and the settings with their names."""
 NO_ACTION, SNAPSHOT, DISCONNECT, EVICT_SIZE, EVICT_TIME = codes(5)
 WITHIN, OVER_SIZE, OVER_TIME, MASKED, DEDUPLICATES = codes(5)
 """Why an eviction ended; `no_cursor` of the specification cannot be seen."""
@@ -55,7 +70,7 @@ _i8, _f8 = "<i8", "<f8"
 def _layout(*fields: str) -> np.dtype:
     """A structure of 8-byte fields: doubles are marked by a star."""
     kinds = [(f.rstrip("*"), _f8 if f.endswith("*") else _i8) for f in fields]
-    return np.dtype(kinds, align=True)
+    return np.dtype((np.record, np.dtype(kinds, align=True)))
 
 
 SETTINGS = _layout(
@@ -67,38 +82,23 @@ SETTINGS = _layout(
     "apply",
     "all_rows",
     "most_checks",
-    "cursors",
     "checks",
     "evictions",
     "subscriptions",
     "refusals",
-    "refusal_no",
-    "refusal_key",
-    "refusal_ms",
-    "rank_ms",
-    "rank",
     "lags",
     "states",
     "lost",
-    "lost_no",
-    "lost_key",
-    "lost_ms",
-    "committed",
-    "ahead",
-    "gone",
-    "expired",
-    "known",
-    "open",
-    "pending",
+    *STATE_FIELDS,
 )
-"""One element: the parameters, the used length of each array, the rows of this call. `rank`: number
-of shared records that are not later than `rank_ms`. The last seven are the names of GROUP_STATES.
+"""One element: the parameters, the used length of each array, the rows of this call. The last seven
+are the names of GROUP_STATES.
 """
 
 KEY = _layout(
     "cluster",
     "topic",
-    "base",
+    "policy_topic",
     "namespace",
     "has_clock",
     "clock_ms",
@@ -130,7 +130,7 @@ KEY = _layout(
     "log_start",
     "log_gone",
 )
-"""A cluster and topic, with its clock. `base`: the name in its policies, -1 for a topic that is
+"""A cluster and topic, with its clock. `policy_topic`: the topic's name in policies, -1 for a topic that is
 never judged. `behind`: entries of the newest ledger that a later one came before. `last_ms` to
 `feed`: its last record. `was`: it had a backlog at the pass before.
 `cached` to `cached_version`: the cached oldest message. `seen_ledger`, `seen_entry`: the highest
@@ -141,96 +141,113 @@ broker's own, for which neither quotas nor a TTL hold. `kafka`: a partition of K
 begins at `log_start` (NULL: not known) and was deleted if `log_gone`.
 """
 
-LINK = _layout("place", "turn", "due_ms", "summed")
+LINK = _layout("place", "turn", "due_ms", "summed", "cursors", "producers")
 """Data of a key while a batch is judged: its broker, its next turn (the one before has the settings
-in force), the next pass, whether sums of its ledgers are up to date.
+in force), the next pass, whether sums of its ledgers are up to date, how many cursors and producers
+it has.
 """
 
-CURSOR = _layout(
-    "key",
-    "name",
-    "durable",
-    "ledger",
-    "entry",
-    "first_ms",
-    "first_source",
-    "floor_ledger",
-    "floor_entry",
-    "was",
-    "checks",
-    "before_ledger",
-    "before_entry",
-    "kind",
-    "beyond",
-    "back_ledger",
-    "back_entry",
-    "back_to_ledger",
-    "back_to_entry",
-    "expired",
-    "expired_before",
-    "expired_total",
-    "state",
-    "stated",
-    "ended",
-    "safe",
-    "unread",
-    "unread_end",
-    "left_unread",
-    "answered_ms",
-    "waits",
-    "transaction",
-    "producer",
-    "begun_ms",
-    "told",
-    "client",
-    "host",
-    "type",
-    "after",
-    "bytes",
-    "to_ledger",
-    "to_entry",
-    "moves",
-    "factor*",
-)
-"""A cursor and its mark-delete. `first_ms`: time of the first entry after it, if a record has it
-(else NULL). `floor_ledger`: where an applied eviction has moved it (NULL: nowhere). `checks`:
-number of checks that it has seen since it was last set back; `before_ledger`: mark-delete at the
-last of them. `beyond`: acknowledged entries in ranges that are not kept. `back_ledger` to
-`back_to_entry`: from where to where it was set back since the last check (NULL: it was not).
-`expired`: messages that expired since the last check (NULL: not known), `expired_before`: up to it,
-`expired_total`: the broker's own count (NULL: none). `state` to `answered_ms` are of Kafka groups:
-the state of the last row and the one that a record states (names, -1: none), whether the group has
-ended (see `groups.KNOWN`), the offset below which nothing more can be lost,
-the records after its offset while the log ends at `unread_end` (NULL: not counted), the unread
-records of an offset that has expired since the last check, and the time of its last state.
-`waits`: whether an open transaction holds the group (see `groups.WAITS`; 0: the next three mean
-nothing); its id (a name, -1: not known), producer and begin (NULL: not known); `told`: the last row has
-them. `client`, `host`: the consumer that the partition is assigned to (names, -1: not known), `client`
-of a cursor of Pulsar what its broker shows of it; `type` of the group likewise. A group with a stated
-state has no offset, and in place of `unread` and `unread_end` the epochs of the group and of its
-assignment (NULL: not known).
-The other fields are of one pass: entries and bytes after its mark-delete, and the effects of an
-eviction.
-"""
+
+class Cursor(StateRow):
+    """A cursor of a topic and its mark-delete, or a group of a partition: one before the offset that
+    it reads next. NULL: not known, or none."""
+
+    key: Key[Place]
+    name: Key[Name]
+    kind: Code
+    """What it is for, by its name."""
+    durable: Count
+    ledger: Count
+    entry: Count
+    first_ms: Ms = NULL
+    """Time of the first entry after it, if a record has it."""
+    first_source: Code
+    beyond: Count
+    """Acknowledged entries in ranges that are not kept."""
+    floor_ledger: Count = NULL
+    """Where an applied eviction has moved it."""
+    floor_entry: Count
+    was: Count
+    """Whether it had a backlog, or lag, at the check before."""
+    checks: Count
+    """How many checks it has seen since it was last set back."""
+    before_ledger: Count = NULL
+    """The mark-delete at the last of them."""
+    before_entry: Count
+    back_ledger: Count = NULL
+    """From where to where it was set back since the last check."""
+    back_entry: Count
+    back_to_ledger: Count
+    back_to_entry: Count
+    expired: Count = NULL
+    """Messages that expired since the last check."""
+    expired_before: Count
+    """Up to the last check."""
+    expired_total: Count = NULL
+    """The broker's own count."""
+    client: Name
+    """The consumer that the partition is assigned to; of a cursor of Pulsar what its broker shows."""
+    host: Name
+    type: Name
+    """Of a group, as its answer has it."""
+    state: Name
+    """Of a group: that of its last row."""
+    stated: Name
+    """The state that a record states. Such a group has no offset, and in place of `unread` and
+    `unread_end` the epochs of the group and of its assignment."""
+    ended: Code
+    """Whether and how it has ended; see `groups.KNOWN`."""
+    safe: Count = NULL
+    """Offset below which nothing more can be lost."""
+    unread: Count = NULL
+    """Records after its offset, while the log ends at `unread_end`."""
+    unread_end: Count = NULL
+    left_unread: Count = NULL
+    """Unread records of an offset that has expired since the last check."""
+    answered_ms: Ms = NULL
+    """Time of the last record about it."""
+    waits: Code
+    """Whether an open transaction holds it (see `groups.WAITS`; 0: the next three mean nothing)."""
+    transaction: Name
+    """The transaction's id."""
+    producer: Count = NULL
+    begun_ms: Ms = NULL
+    told: Count
+    """Whether the last row has them."""
+    after: Count
+    """Of one check, as what follows: entries and bytes after its mark-delete."""
+    bytes: Count
+    to_ledger: Count
+    """Of an eviction: the mark-delete that it leads to."""
+    to_entry: Count
+    moves: Count
+    factor: Real
+
+
 DERIVED_CURSOR = ("after", "bytes", "to_ledger", "to_entry", "moves", "factor")
+
+
+class TopicProducer(StateRow):
+    """A producer that is connected to a topic."""
+
+    key: Key[Place]
+    connection: Key[Name]
+    producer: Key[Count]
+
 
 ID, ENTRIES, BYTES, CLOSE, REST_ENTRIES, REST_BYTES = codes(6)
 """Columns of a ledger; `CLOSE` is NULL where none is known; the last two, of all later ledgers,
 are derived."""
-LEDGER_COLUMNS, STORED_LEDGER = 6, 4
+LEDGER_COLUMNS = 6
 ENTRY, MS, SOURCE = codes(4)[1:]
 """Columns of a sample (position, time, source): entries from it on have about this time."""
-SAMPLE_COLUMNS = 4
 FIRST, LAST = codes(3)[1:]
 """Columns of a range of acknowledged entries, after the ledger."""
-RANGE_COLUMNS = 3
-PRODUCER_COLUMNS = 2
-"""Connection and producer id."""
 AT, USED, ROOM = codes(3)
 """Columns of a span: start, used length and length of a block."""
-LEDGERS, SAMPLES, PRODUCERS, SLOTS, RANGES = codes(5)
-"""Pools, as `World.tops` counts them; the first four have spans by key."""
-KEY_POOLS = 4
+LEDGERS, SAMPLES, RANGES = codes(3)
+"""Pools, as `World.tops` counts them; the first two have spans by key."""
+KEY_POOLS = 2
 
 TURN = _layout(
     "rank",
@@ -277,18 +294,37 @@ DOCUMENT = _layout(
 """The quotas and TTL of a document of a topic or namespace; a policy of -1 is the broker's."""
 
 
+class Timeline(NamedTuple):
+    """Shared records of a shard: changes of brokers, and documents of topics and namespaces."""
+
+    turns: Rows
+    turn_start: Array
+    """Start of the turns of each broker and, at the next one, their end; the first turn holds from
+    the beginning.
+    """
+    own: Array
+    """(keys, 4): groups of documents of a topic and of its namespace, -1 without."""
+    groups: Array
+    """Start of the documents of each group and, at the next one, their end."""
+    documents: Rows
+    shared_ms: Array
+    """Times of all shared records, ascending."""
+
+
 class Store(NamedTuple):
     """The topics of a shard; `settings` has one element."""
 
-    settings: Array
-    keys: Array
-    links: Array
-    cursors: Array
+    settings: Rows
+    keys: Rows
+    links: Rows
+    cursors: Indexed
+    cursors_of: Children
+    """The cursors of each key, in the order of their names."""
     ledgers: Array
     samples: Array
-    slots: Array
-    """Cursors of a key, by name."""
     ranges: Array
+    acked: Array
+    """(ranges, 3): ledger, first and last entry of the ranges that the records of this call state."""
     spans: Array
     """(pools, keys, 3)."""
     range_spans: Array
@@ -308,7 +344,9 @@ class World(NamedTuple):
     """
 
     store: Store
-    producers: Array
+    producers: Indexed
+    producers_of: Children
+    """The producers of each key."""
     passes: Array
     """(keys, checks): times of the last checks of a key, the newest last."""
     seen_bytes: Array
@@ -317,72 +355,73 @@ class World(NamedTuple):
     """(cursors, checks): entries that had been consumed."""
     slopes: Array
     """Room for the pairs of checks of one cursor."""
-    quota: Array
-    turns: Array
-    turn_start: Array
-    """Start of the turns of each broker and, at the next one, their end; the first turn holds from
-    the beginning.
-    """
-    own: Array
-    """(keys, 4): groups of documents of a topic and of its namespace, -1 without."""
-    groups: Array
-    """Start of the documents of each group and, at the next one, their end."""
-    documents: Array
-    shared_ms: Array
-    """Times of all shared records, ascending."""
+    quota: Rows
+    timeline: Timeline
 
 
 class Out(NamedTuple):
     """Rows of this call, with room for more."""
 
-    checks: Array
-    evictions: Array
-    subscriptions: Array
-    refusals: Array
-    lags: Array
-    states: Array
-    lost: Array
+    checks: Rows
+    evictions: Rows
+    subscriptions: Rows
+    refusals: Rows
+    lags: Rows
+    states: Rows
+    lost: Rows
 
 
-class Feed(NamedTuple):
-    """Records of keys to be judged, in order; NULL and -1 mean null."""
+class BacklogRecord(StateRow):
+    """A record of a key to be judged; NULL and -1 mean null."""
 
-    key: Array
-    kind: Array
-    at_ms: Array
-    mono_ns: Array
-    broker: Array
-    place: Array
-    feed: Array
-    rank: Array
-    """Number of shared records that precede each record."""
-    ledger: Array
-    entry: Array
-    """Position of the entry, or the mark-delete of a `cursor_state` (NULL: none)."""
-    size: Array
-    entries: Array
-    close_ms: Array
-    publish_ms: Array
-    broker_ms: Array
-    name: Array
-    """The subscription or group, or the connection of a producer."""
-    flag: Array
-    """1: cumulative, or durable."""
-    pid: Array
-    acked: Array
-    """Text of the acknowledged ranges of a `cursor_state`; -1: not known."""
-    expired: Array
-    """Messages that have expired on a cursor, counted by the broker; NULL: not known."""
-    remarks: Array
-    """Of a cursor, a text; -1: none."""
-    log_start: Array
-    unread: Array
-    state: Array
-    transaction: Array
+    record: Place
+    """Its place among those of this call."""
+    key: Place
+    place: Place
+    """Its broker, as `turn_start` has them."""
+    rank: Count
+    """How many shared records precede it."""
+    event_type: Code
+    source_feed: Name
+    broker: Name
+    ts_mono_ns: Count
+    ts_wall_ms: Ms
+    ledger_id: Count
+    entry_id: Count
+    """Position of the entry, or the mark-delete of a `cursor_state` (ledger NULL: none)."""
+    entry_bytes: Count
+    publish_time_ms: Ms
+    broker_time_ms: Ms
+    ledger_entries: Count
+    ledger_bytes: Count
+    ledger_close_ms: Ms
+    subscription: Name
+    """The subscription or group."""
+    kind: Code
+    """What a cursor of that name is for."""
+    durable: Code
+    ack_cumulative: Code
+    ranges_begin: Place
+    ranges_end: Place
+    """Its acknowledged ranges in `Store.acked`; -1: it states none."""
+    expired_messages: Count
+    remarks: Name
+    cnx_id: Name
+    producer_id: Count
+    producer_name: Name
     """The transactional id of a `group_state`."""
-    client: Array
-    host: Array
-    """Of the consumer of a `cursor_state`."""
-    group_type: Array
-    group_epoch: Array
-    assignment_epoch: Array
+    log_start: Count
+    unread: Count
+    group_state: Name
+    group_type: Name
+    group_epoch: Count
+    assignment_epoch: Count
+    client_id: Name
+    client_host: Name
+
+
+@compiled
+def begin_row(row: Record, of: Record, number: Int) -> None:
+    """A further row of a pass begins like one that it has: its key, times, broker and feed."""
+    row.key, row.at_ms, row.mono_ns = of.key, of.at_ms, of.mono_ns
+    row.broker, row.feed, row.row_no = of.broker, of.feed, number

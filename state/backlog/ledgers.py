@@ -70,11 +70,11 @@ def state(w: Store, key: Int, ledger: Int, entries: Int, size: Int, close_ms: In
         at = _put(w, key, ledger)
     w.ledgers[at, ENTRIES], w.ledgers[at, BYTES] = entries, size
     if at == newest(w, key):
-        w.keys[key]["behind"] = 0
+        w.keys[key].behind = 0
     if close_ms != NULL:
         w.ledgers[at, CLOSE] = close_ms
-    w.links[key]["summed"] = 0
-    w.keys[key]["has_state"] = 1
+    w.links[key].summed = 0
+    w.keys[key].has_state = 1
     return w.ledgers[at, CLOSE]
 
 
@@ -96,15 +96,15 @@ def add(w: Store, key: Int, ledger: Int, entry: Int, size: Int) -> bool:
     last = newest(w, key)
     if last < 0 or ledger > w.ledgers[last, ID]:
         last = _put(w, key, ledger)
-        w.links[key]["summed"] = w.keys[key]["behind"] = 0
+        w.links[key].summed = w.keys[key].behind = 0
     if w.ledgers[last, ID] != ledger:
         return bool(find(w, key, ledger) >= 0)
     known, k = w.ledgers[last, ENTRIES], w.keys[key]
-    if w.ledgers[last, CLOSE] == NULL and (entry >= known or k["behind"] > 0):
-        k["behind"] += entry - known if entry >= known else -1
+    if w.ledgers[last, CLOSE] == NULL and (entry >= known or k.behind > 0):
+        k.behind += entry - known if entry >= known else -1
         w.ledgers[last, ENTRIES] = max(known, up(entry))
         w.ledgers[last, BYTES] = plus(w.ledgers[last, BYTES], size)
-        w.links[key]["summed"] = 0
+        w.links[key].summed = 0
     return True
 
 
@@ -114,17 +114,17 @@ def delete(w: Store, key: Int, ledger: Int) -> None:
     k, span, at = w.keys[key], w.spans[LEDGERS, key], find(w, key, ledger)
     if at < 0:
         return
-    k["deleted"] = plus(k["deleted"], w.ledgers[at, ENTRIES])
+    k.deleted = plus(k.deleted, w.ledgers[at, ENTRIES])
     remove(w.ledgers, span, at)
-    w.links[key]["summed"] = 0
+    w.links[key].summed = 0
     if span[USED] == 0:
-        k["has_state"] = 0
+        k.has_state = 0
 
 
 @compiled
 def sum_up(w: Store, key: Int) -> None:
     """Bring the sums of later ledgers up to date."""
-    if w.links[key]["summed"] != 0:
+    if w.links[key].summed != 0:
         return
     span = w.spans[LEDGERS, key]
     entries, size = np.int64(0), np.int64(0)
@@ -132,7 +132,7 @@ def sum_up(w: Store, key: Int) -> None:
         w.ledgers[at, REST_ENTRIES], w.ledgers[at, REST_BYTES] = entries, size
         entries = plus(entries, w.ledgers[at, ENTRIES])
         size = plus(size, w.ledgers[at, BYTES])
-    w.links[key]["summed"] = 1
+    w.links[key].summed = 1
 
 
 @compiled
@@ -208,7 +208,7 @@ def bytes_after(w: Store, key: Int, ledger: Int, entry: Int) -> Int:
     at, _ = first_after(w, key, ledger, entry)
     if at < 0:
         return np.int64(0)
-    if w.settings[0]["ledger_sum"] != 0:
+    if w.settings[0].ledger_sum != 0:
         return plus(w.ledgers[at, REST_BYTES], w.ledgers[at, BYTES])
     span = w.spans[LEDGERS, key]
     at = lower(w.ledgers, span, ledger, NULL)

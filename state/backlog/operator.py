@@ -10,13 +10,13 @@ Every `policy` holds for all of its cluster and `broker_started` for the topics 
 from that broker, so every shard must be given them; one copy is at `home` and reports a repetition.
 A topic without a scheme is a partition of Kafka, judged by `state.backlog.groups`.
 
-Memory of a shard before compression: for each topic 256 bytes (160 more while a batch is judged)
-and 8 for each of `forecast_checks`; for each cursor 272 bytes (80 more), 16 for each of
+Memory of a shard before compression: for each topic 280 bytes (130 more while a batch is judged)
+and 8 for each of `forecast_checks`; for each cursor 312 bytes (100 more), 16 for each of
 `forecast_checks` and 24 for each range of entries acknowledged one by one, of which a cursor keeps
 at most 10,000; for each ledger 32 bytes (16 more); for each sample of the times of entries 32, of
 which a topic keeps those since the oldest entry that a cursor still needs, at most 4 for each
-second in which records came; for each producer 16. Pools are up to four times as large while a
-batch is judged. All of it is forgotten by events and, for samples, at each pass; a topic is
+second in which records came; for each producer 24 (30 more). Pools and tables are up to four times
+as large while a batch is judged. All of it is forgotten by events and, for samples, at each pass; a topic is
 forgotten once it has none of these.
 """
 
@@ -36,12 +36,14 @@ from state.backlog import outputs as O
 from state.backlog import shard as shards
 from state.backlog import shared as common
 from state.backlog.declaration import COLUMNS, DECLARATION, NAME
-from state.backlog.layout import NULL, Array, Feed, Out, World
+from state.backlog.layout import NULL, Array, BacklogRecord, Out, Store, World
 from state.backlog.rows import tables as tables_of
 from state.backlog.sequence import SEQUENCE
 from state.backlog.shard import Shard
 from state.engine import broker_changes, wall
 from state.engine.documents import Configured, parsed
+from state.engine.feed import fed
+from state.engine.kernel import Int
 from state.engine.names import NONE, Names
 from state.engine.reach import Reach
 from state.engine.records import Records
@@ -56,6 +58,10 @@ _NAMESPACE = r"^[a-z-]+://(?P<namespace>[^/]+/[^/]+)/"
 _NEVER = "non-persistent://"
 _SCHEME = "://"
 """What a topic of Kafka lacks."""
+_REPLICATORS = "pulsar.repl"
+_CURSORS = pa.array([None, _REPLICATORS, "pulsar.dedup", "__compaction"], pa.string())
+"""The names of cursors, by what they are for."""
+_STATES = pa.array(L.GROUP_STATES, pa.string())
 _ZERO, _NINE, _COLON, _MINUS = (np.uint8(ord(c)) for c in "09:-")
 
 
@@ -129,28 +135,24 @@ class Backlog(SharedWallJob[Shard]):
             np.concatenate([keys["broker"], r["broker"]]),
         )
         timeline = common.timeline(s.shared, s.meaning, keys, places, s.names, self._base)
-        settings = {
-            **self._settings,
-            **{
-                field: s.names.intern_one(name)
-                for field, name in zip(
-                    ("committed", "ahead", "gone", "expired", "known", "open", "pending"),
-                    L.GROUP_STATES,
-                    strict=True,
-                )
-            },
-        }
+        states = zip(L.STATE_FIELDS, s.names.intern(_STATES).tolist(), strict=True)
         w = shards.unpack(
-            {**s.parts, "keys": keys}, settings, s.names, timeline, place[: len(keys)]
+            {**s.parts, "keys": keys},
+            self._settings | dict(states),
+            s.names,
+            timeline,
+            place[: len(keys)],
         )
         if len(batch.key):
             w = shards.more_room(w)
-        feed = _feed(r, batch.key, place[len(keys) :], SEQUENCE.ranks(r, s.shared, s.names), w)
+        rank = SEQUENCE.ranks(r, s.shared, s.names)
+        records, store = _records(r, batch.key, place[len(keys) :], rank, s.names, w.store)
+        w = w._replace(store=store)
         flow.prepare(w, batch.begin_ms)
         o = _more_rows(w, None)
         at = np.int64(0)
         while True:
-            at = flow.judge(w, o, feed, at, batch.next_ns, batch.next_broker)
+            at = flow.judge(w, o, records, at, batch.next_ns, batch.next_broker)
             if at < 0:
                 return w, o
             w, o = shards.more_room(w), _more_rows(w, o)
@@ -180,7 +182,7 @@ def _derive(fresh: Array, names: Names) -> None:
     topics = pc.fill_null(names.lookup(fresh["topic"]), "")
     fresh["kafka"] = ~pc.match_substring(topics, _SCHEME).to_numpy(zero_copy_only=False)
     whole = pc.replace_substring_regex(topics, _PARTITION, "")
-    fresh["base"] = np.where(
+    fresh["policy_topic"] = np.where(
         pc.starts_with(topics, _NEVER).to_numpy(zero_copy_only=False),
         L.NOBODY,
         names.intern(whole),
@@ -190,72 +192,82 @@ def _derive(fresh: Array, names: Names) -> None:
     fresh["system"] = [is_system_topic(topic) for topic in topics.to_pylist()]
 
 
-@numba.njit(cache=True, nogil=True)
-def _parse(ids: Array, text: Array, start: Array, ledger: Array, entry: Array) -> None:
-    """Ledgers and entries of positions that are written out, NULL where there is none."""
-    for i in range(len(ids)):
-        if ids[i] < 0:
-            ledger[i], entry[i] = NULL, NULL
-            continue
-        value, sign = np.int64(0), np.int64(1)
-        for at in range(start[ids[i]], start[ids[i] + 1]):
-            c = text[at]
-            if c == _COLON:
-                ledger[i] = sign * value
-                value, sign = np.int64(0), np.int64(1)
-            elif c == _MINUS:
-                sign = np.int64(-1)
-            elif _ZERO <= c <= _NINE:
-                value = value * 10 + np.int64(c - _ZERO)
-        entry[i] = sign * value
-
-
-def _feed(r: Records, key: Array, place: Array, rank: Array, w: World) -> Feed:
-    """Records in the form that the kernel reads."""
-    kind = r["event_type"]
-    moves, acks = kind == flow.CURSOR_STATE, kind == flow.ACK
-    ledger, entry = np.empty(len(key), np.int64), np.empty(len(key), np.int64)
-    _parse(np.where(moves, r["mark_delete"], NONE), w.store.text, w.store.text_start, ledger, entry)
-    subscribes = moves | acks | (kind == flow.CURSOR_DELETED) | (kind == flow.GROUP_STATE)
-    columns = (
-        key,
-        kind,
-        r["ts_wall_ms"],
-        r["ts_mono_ns"],
-        r["broker"],
-        place,
-        r["source_feed"],
-        rank,
-        np.where(moves, ledger, r["ledger_id"]),
-        np.where(moves, entry, r["entry_id"]),
-        np.where(kind == flow.LEDGER_STATE, r["ledger_bytes"], r["entry_bytes"]),
-        r["ledger_entries"],
-        r["ledger_close_ms"],
-        r["publish_time_ms"],
-        r["broker_time_ms"],
-        np.where(subscribes, r["subscription"], r["cnx_id"]),
-        np.where(acks, r["ack_cumulative"] == 1, r["durable"] != 0),
-        r["producer_id"],
-        np.where(moves, r["acked_ranges"], NONE),
-        r["expired_messages"],
-        r["remarks"],
-        r["log_start"],
-        r["unread"],
-        r["group_state"],
-        r["producer_name"],
-        r["client_id"],
-        r["client_host"],
-        r["group_type"],
-        r["group_epoch"],
-        r["assignment_epoch"],
+def _records(
+    r: Records, key: Array, place: Array, rank: Array, names: Names, e: Store
+) -> tuple[Array, Store]:
+    """Records as the kernel reads them, and the store with the ranges that they state."""
+    n, moves = len(key), np.flatnonzero(r["event_type"] == flow.CURSOR_STATE)
+    ledger, entry, kind = r["ledger_id"].copy(), r["entry_id"].copy(), np.zeros(n, np.int64)
+    kind[moves] = _kinds(names.lookup(r["subscription"][moves]))
+    marks, begin, end = _rows_of(r["mark_delete"][moves], 2, e)
+    known = end > begin
+    ledger[moves] = entry[moves] = NULL
+    ledger[moves[known]], entry[moves[known]] = marks[begin[known]].T
+    acked, begin, end = _rows_of(r["acked_ranges"][moves], 3, e)
+    states, ranges = r["acked_ranges"][moves] != NONE, np.full((2, n), NONE)
+    ranges[:, moves[states]] = begin[states], end[states]
+    records = fed(
+        BacklogRecord,
+        r,
+        record=np.arange(n),
+        key=key,
+        place=place,
+        rank=rank,
+        kind=kind,
+        ledger_id=ledger,
+        entry_id=entry,
+        ranges_begin=ranges[0],
+        ranges_end=ranges[1],
     )
-    return Feed(*[np.ascontiguousarray(column, np.int64) for column in columns])
+    return records, e._replace(acked=acked)
+
+
+def _rows_of(texts: Array, width: int, e: Store) -> tuple[Array, Array, Array]:
+    """The integers in some texts (names, -1: none) as rows of so many, and which rows each text has:
+    the first one, and the one behind the last."""
+    known = texts[texts >= 0]
+    numbers = np.empty(int((e.text_start[known + 1] - e.text_start[known]).sum()), np.int64)
+    ends = np.empty(len(texts), np.int64)
+    _parse(texts, width, e.text, e.text_start, numbers, ends)
+    end = ends // width
+    rows = numbers[: int(ends.max(initial=0))].reshape(-1, width)
+    return rows, np.append(np.zeros(1, np.int64), end)[:-1], end
+
+
+@numba.njit(cache=True, nogil=True)
+def _parse(
+    texts: Array, width: Int, text: Array, start: Array, numbers: Array, ends: Array
+) -> None:
+    """Integers of texts, a multiple of `width` of each, and where those of each text end."""
+    count = np.int64(0)
+    for i in range(len(texts)):
+        begin, value, sign, digits = count, np.int64(0), np.int64(1), False
+        last = start[texts[i] + 1] if texts[i] >= 0 else np.int64(-1)
+        for at in range(start[texts[i]] if texts[i] >= 0 else np.int64(0), last + 1):
+            c = text[at] if at < last else _COLON
+            if _ZERO <= c <= _NINE:
+                value, digits = value * 10 + np.int64(c - _ZERO), True
+            elif digits:
+                numbers[count] = sign * value
+                count, value, sign, digits = count + 1, np.int64(0), np.int64(1), False
+            if c == _MINUS:
+                sign = np.int64(-1)
+        count -= (count - begin) % width
+        ends[i] = count
+
+
+def _kinds(names: pa.Array) -> Array:
+    """What cursors of these names are for. Brokers refuse subscriptions that begin like a
+    replicator."""
+    found = pc.index_in(names, _CURSORS).fill_null(L.SUBSCRIPTION_KIND)
+    replicates = pc.starts_with(names, _REPLICATORS).fill_null(False)
+    return pc.if_else(replicates, int(L.REPLICATOR), found).to_numpy(zero_copy_only=False)
 
 
 def _more_rows(w: World, old: Out | None) -> Out:
     """Room for the rows of at least one more pass, and twice as much as before."""
     p = w.store.settings[0]
-    cursors = int(w.store.spans[L.SLOTS, :, 1].max(initial=0))
+    cursors = int(w.store.links["cursors"].max(initial=0))
     need = {
         "checks": (O.CHECK, int(p["checks"]) + 1),
         "evictions": (O.EVICTED, int(p["evictions"]) + cursors + 1),

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from state.backlog import outputs as O
 from state.backlog.layout import NULL, Array, Out, World
-from state.engine.emitted import Emitted, integers, positions, share
+from state.engine.emitted import Emitted, integers, positions, share, shorts
 from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.table import Output
@@ -28,10 +28,10 @@ def tables(w: World, o: Out, records: Records, names: Names) -> dict[str, pa.Tab
         (O.CHECKS, o.checks[: p["checks"]], _of_check),
         (O.EVICTIONS, o.evictions[: p["evictions"]], lambda _: {}),
         (O.SUBSCRIPTIONS, o.subscriptions[: p["subscriptions"]], _of_subscription),
-        (O.REFUSALS, o.refusals[: p["refusals"]], lambda _: {}),
-        (O.LAGS, o.lags[: p["lags"]], lambda rows: _of_group(of, rows, topics, "state")),
-        (O.STATES, o.states[: p["states"]], lambda rows: _of_group(of, rows, topics, "state")),
-        (O.LOST, o.lost[: p["lost"]], lambda rows: _of_group(of, rows, topics)),
+        (O.REFUSALS, o.refusals[: p["refusals"]], lambda rows: _of_record(rows, records)),
+        (O.LAGS, o.lags[: p["lags"]], lambda rows: _of_state(of, rows, topics)),
+        (O.STATES, o.states[: p["states"]], lambda rows: _of_state(of, rows, topics)),
+        (O.LOST, o.lost[: p["lost"]], lambda rows: _of_loss(of, rows, topics, records)),
     )
     return {
         output.name: of.table(output, rows, **given(rows))
@@ -56,14 +56,28 @@ def _of_subscription(rows: Array) -> Given:
     }
 
 
-def _of_group(of: Emitted, rows: Array, topics: Array, rule: str | None = None) -> Given:
-    """Kafka's own topic and partition of rows, and what else is not the kernel's."""
+def _of_record(rows: Array, records: Records) -> Given:
+    """The number of each row among those of its key and time, which follow one another."""
+    at_ms, place = records["ts_wall_ms"][rows["record"]], np.arange(len(rows))
+    begins = np.diff(rows["key"], prepend=-1) != 0
+    begins |= np.diff(at_ms, prepend=at_ms[0]) != 0
+    return {"row_no": shorts(place - np.maximum.accumulate(np.where(begins, place, 0)))}
+
+
+def _of_group(of: Emitted, rows: Array, topics: Array) -> Given:
+    """Kafka's own topic and partition of rows."""
     names = of.texts(topics[rows["key"]])
     parts = pc.extract_regex(names, _PARTITION)
-    given = {
+    return {
         "topic": pc.coalesce(pc.struct_field(parts, "topic"), names),
         "partition": pc.struct_field(parts, "number").cast(pa.int32()),
     }
-    if rule is not None:
-        return given | {"rule": of.texts(rows[rule])}
-    return given | {"offsets": integers(rows["end"] - rows["begin"])}
+
+
+def _of_state(of: Emitted, rows: Array, topics: Array) -> Given:
+    return {**_of_group(of, rows, topics), "rule": of.texts(rows["state"])}
+
+
+def _of_loss(of: Emitted, rows: Array, topics: Array, records: Records) -> Given:
+    lost = {"offsets": integers(rows["end"] - rows["begin"])}
+    return {**_of_group(of, rows, topics), **_of_record(rows, records), **lost}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numba
@@ -11,9 +11,9 @@ import numpy as np
 
 from state.backlog import layout as L
 from state.backlog.declaration import COLUMNS, NAME, STATE_VERSION
-from state.backlog.layout import NULL, Array, Store, World
+from state.backlog.layout import NULL, Array, Cursor, Store, Timeline, TopicProducer, World
 from state.backlog.pool import room_for
-from state.backlog.shared import MEANING, Timeline
+from state.backlog.shared import MEANING
 from state.engine.codec import FAST
 from state.engine.names import Names
 from state.engine.owned import beside, by_count, by_field
@@ -22,21 +22,24 @@ from state.engine.resting import Pages, Resting
 from state.engine.store import Columns, Plain, Pool, RecordSet, Struct, Texts, turn_back
 from state.engine.store import Store as Kept
 from state.engine.structs import grown, picked
+from state.engine.tables import (
+    Children,
+    Indexed,
+    StateRow,
+    children,
+    in_order,
+    more_children,
+    moved,
+    table,
+    with_room,
+)
 from state.engine.wall_job import SharedShard
 
-KEY_NAMES = ("cluster", "topic", "base", "namespace", "broker", "feed", "cached_name")
-POOLS = {
-    "ledgers": L.STORED_LEDGER,
-    "samples": L.SAMPLE_COLUMNS,
-    "producers": L.PRODUCER_COLUMNS,
-    "ranges": L.RANGE_COLUMNS,
-}
-"""Pools that are stored, with the columns of each."""
-_COUNTS = ("ledgers", "samples", "producers", "cursors")
-"""What the counts of a key count, in the order of the pools."""
+KEY_NAMES = ("cluster", "topic", "policy_topic", "namespace", "broker", "feed", "cached_name")
+POOLS = {"ledgers": 4, "samples": 4, "ranges": 3}
+"""Pools that are stored, with the columns of each: those of a ledger that are not derived."""
 SEEN = ("seen_bytes", "seen_consumed")
 Parts = dict[str, Array]
-_TABLES = ("keys", "cursors")
 KEPT = Kept(
     NAME,
     STATE_VERSION,
@@ -46,13 +49,9 @@ KEPT = Kept(
     Struct("meaning", MEANING, ("name",)),
     Pages("resting", ("due_ms", "due_plan_ms")),
     Columns("keys", L.KEY, KEY_NAMES),
-    Columns(
-        "cursors",
-        L.CURSOR,
-        ("name", "state", "stated", "transaction", "client", "host", "type"),
-        L.DERIVED_CURSOR,
-    ),
-    *(Pool(name, columns, (0,) if name == "producers" else ()) for name, columns in POOLS.items()),
+    replace(Cursor.part("cursors"), derived=L.DERIVED_CURSOR),
+    TopicProducer.part("producers"),
+    *(Pool(name, columns) for name, columns in POOLS.items()),
     Pool("counts", L.KEY_POOLS),
     Plain("range_count"),
     *(Plain(name) for name in ("passes", *SEEN)),
@@ -60,7 +59,7 @@ KEPT = Kept(
     RecordSet("shared", COLUMNS),
 )
 """Stored parts; `passes` and the checks of cursors are flat, with as many columns as `checks`."""
-_PARTS = (*_TABLES, *POOLS, "passes", *SEEN, "counts", "range_count")
+_PARTS = ("keys", "cursors", "producers", *POOLS, "passes", *SEEN, "counts", "range_count")
 
 
 def _nothing(checks: int) -> Parts:
@@ -74,8 +73,9 @@ def _nothing(checks: int) -> Parts:
 class Shard(SharedShard):
     """The state of one shard between two calls.
 
-    Cursors are in the order of their keys and, within a key, of their names; rows of pools, which
-    are stored column by column, in the order of their keys or cursors.
+    Cursors are in the order of their keys and, within a key, of their names, producers in that of
+    their keys; rows of pools, which are stored column by column, in the order of their keys or
+    cursors.
     """
 
     waiting: Records = field(default_factory=lambda: empty(COLUMNS))
@@ -102,8 +102,6 @@ def read(data: bytes, checks: int | None = None, into: Names | None = None) -> S
     """
     found, names = KEPT.read(data, into)
     parts = {name: found[name] for name in _PARTS}
-    if into is not None:
-        _line_up_producers(parts)
     had = int(found["checks"][0])
     for name in ("passes", *SEEN):
         parts[name] = _refit(parts[name].reshape(-1, had), had if checks is None else checks)
@@ -119,14 +117,6 @@ def read(data: bytes, checks: int | None = None, into: Names | None = None) -> S
         int(found["settings"][0]),
         found["resting"],
     )
-
-
-def _line_up_producers(parts: Parts) -> None:
-    """Put producers in the order of their connections' integers, which are new."""
-    connections, ids = parts["producers"]
-    topic = np.repeat(np.arange(len(parts["keys"])), parts["counts"][L.PRODUCERS])
-    order = np.lexsort((ids, connections, topic))
-    parts["producers"] = np.ascontiguousarray(parts["producers"][:, order])
 
 
 def _refit(values: Array, columns: int) -> Array:
@@ -157,17 +147,13 @@ def write(shard: Shard, compression: str = FAST) -> bytes:
     )
 
 
-def _count(pool: L.Int) -> Callable[[Shard], Array]:
-    return lambda s: s.parts["counts"][pool]
-
-
 OWNED = (
     beside("passes", "keys"),
     beside("counts", "keys", axis=1),
     by_field("cursors", "keys", "key"),
-    by_count("ledgers", "keys", _count(L.LEDGERS), axis=1),
-    by_count("samples", "keys", _count(L.SAMPLES), axis=1),
-    by_count("producers", "keys", _count(L.PRODUCERS), axis=1),
+    by_count("ledgers", "keys", lambda s: s.parts["counts"][L.LEDGERS], axis=1),
+    by_count("samples", "keys", lambda s: s.parts["counts"][L.SAMPLES], axis=1),
+    by_field("producers", "keys", "key"),
     beside("range_count", "cursors"),
     *(beside(name, "cursors") for name in SEEN),
     by_count("ranges", "cursors", lambda s: s.parts["range_count"], axis=1),
@@ -198,10 +184,8 @@ def unpack(
     p = np.zeros(1, L.SETTINGS)
     for name, value in settings.items():
         p[name] = value
-    keys, cursors = parts["keys"], parts["cursors"]
-    checks = parts["passes"].shape[1]
-    p["cursors"], p["most_checks"] = len(cursors), checks
-    p["rank_ms"], p["refusal_key"], p["lost_key"] = NULL, -1, -1
+    keys, checks = parts["keys"], parts["passes"].shape[1]
+    p["most_checks"] = checks
     fresh = len(keys) - parts["counts"].shape[1]
     counts = np.concatenate([parts["counts"], np.zeros((L.KEY_POOLS, fresh), np.int64)], axis=1)
     pools = {
@@ -210,36 +194,43 @@ def unpack(
     }
     links = np.zeros(len(keys), L.LINK)
     links["place"] = place
+    for name in ("cursors", "producers"):
+        links[name] = np.bincount(parts[name]["key"], minlength=len(keys))
     data, lengths = names.arrays()
-    tops = np.zeros(5, np.int64)
-    tops[L.LEDGERS], tops[L.SAMPLES] = len(pools["ledgers"]), len(pools["samples"])
-    tops[L.PRODUCERS], tops[L.RANGES] = len(pools["producers"]), len(pools["ranges"])
-    tops[L.SLOTS] = len(cursors)
-    producers = pools.pop("producers")
+    cursors, cursors_of = _owned_table(Cursor, parts["cursors"], len(keys))
+    producers, producers_of = _owned_table(TopicProducer, parts["producers"], len(keys))
     store = Store(
         settings=p,
         keys=keys,
         links=links,
         cursors=cursors,
-        slots=np.arange(len(cursors)).reshape(-1, 1),
+        cursors_of=cursors_of,
         spans=_starts(counts),
         range_spans=_starts(parts["range_count"]),
-        tops=tops,
+        tops=np.array([len(pool) for pool in pools.values()]),
         text=np.require(data, requirements="W"),
         text_start=np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]),
         order=np.zeros(16, np.int64),
+        acked=np.zeros((0, 3), np.int64),
         **pools,
     )
     return World(
         store=store,
         producers=producers,
+        producers_of=producers_of,
         passes=np.concatenate([parts["passes"], np.zeros((fresh, checks), np.int64)]),
         seen_bytes=parts["seen_bytes"],
         seen_consumed=parts["seen_consumed"],
         slopes=np.zeros(checks * (checks - 1) // 2 + 1),
         quota=np.zeros(1, L.QUOTA),
-        **timeline._asdict(),
+        timeline=timeline,
     )
+
+
+def _owned_table(row: type[StateRow], rows: Array, keys: int) -> tuple[Indexed, Children]:
+    """Rows that are in the order of their keys, and which of them each key has."""
+    t = table(row, rows)
+    return t, children(rows["key"], np.arange(len(rows)), keys, len(t.rows))
 
 
 def _grown(array: Array, need: int) -> Array:
@@ -248,28 +239,35 @@ def _grown(array: Array, need: int) -> Array:
 
 
 def more_room(w: World) -> World:
-    """The world with more room where an array is short."""
+    """The world with more room where an array is short. It comes before the first record, since only
+    then what is beside cursors is as long as their table."""
     e = w.store
     most = e.spans[:, :, 1].max(axis=1, initial=0)
 
     def pool(array: Array, number: L.Int) -> Array:
         return _grown(array, int(e.tops[number] + 2 * most[number] + 8))
 
-    cursors = int(e.settings[0]["cursors"]) + 1
+    cursors, producers = with_room(Cursor, e.cursors, 1), with_room(TopicProducer, w.producers, 1)
+    room = len(cursors.rows)
+
+    def beside(array: Array) -> Array:
+        return array if len(array) == room else grown(array, room)
+
     store = e._replace(
         ledgers=pool(e.ledgers, L.LEDGERS),
         samples=pool(e.samples, L.SAMPLES),
-        slots=pool(e.slots, L.SLOTS),
-        cursors=_grown(e.cursors, cursors),
-        range_spans=_grown(e.range_spans, cursors),
+        cursors=cursors,
+        cursors_of=more_children(e.cursors_of, len(e.keys), room),
+        range_spans=beside(e.range_spans),
         ranges=_grown(e.ranges, int(e.tops[L.RANGES] + room_for(L.MOST_RANGES))),
-        order=_grown(e.order, int(most[L.SLOTS]) + 2),
+        order=_grown(e.order, int(e.links["cursors"].max(initial=0)) + 2),
     )
     return w._replace(
         store=store,
-        producers=pool(w.producers, L.PRODUCERS),
-        seen_bytes=_grown(w.seen_bytes, cursors),
-        seen_consumed=_grown(w.seen_consumed, cursors),
+        producers=producers,
+        producers_of=more_children(w.producers_of, len(e.keys), len(producers.rows)),
+        seen_bytes=beside(w.seen_bytes),
+        seen_consumed=beside(w.seen_consumed),
     )
 
 
@@ -298,29 +296,31 @@ def pack(w: World, stays: Array) -> tuple[Parts, Array]:
     keys = e.keys
     is_kept = _kept(e, stays)
     kept = np.flatnonzero(is_kept)
-    lives = is_kept & (keys["last_ms"] != NULL) & (keys["base"] >= 0)
+    lives = is_kept & (keys["last_ms"] != NULL) & (keys["policy_topic"] >= 0)
     due = np.where(lives, e.links["due_ms"], NULL)[kept]
-    order = _gathered(e.slots, e.spans[L.SLOTS], kept, 1)[0]
-    if len(kept) < len(keys):
-        number = np.full(len(keys), -1, np.int64)
-        number[kept] = np.arange(len(kept))
-        e.cursors["key"][order] = number[e.cursors["key"][order]]
-        keys = picked(keys, kept)
-    keys["cached_name"][keys["cached"] == 0] = -1
-    parts: Parts = {"keys": keys, "passes": w.passes[kept]}
-    parts["counts"] = np.ascontiguousarray(e.spans[:, kept, 1])
-    for i, pool in enumerate((e.ledgers, e.samples, w.producers)):
-        parts[_COUNTS[i]] = _gathered(pool, e.spans[i], kept, POOLS[_COUNTS[i]])
-    parts["range_count"] = np.ascontiguousarray(e.range_spans[order, 1])
-    parts["ranges"] = _gathered(e.ranges, e.range_spans, order, L.RANGE_COLUMNS)
-    parts["cursors"] = picked(e.cursors, order)
-    parts["seen_bytes"], parts["seen_consumed"] = w.seen_bytes[order], w.seen_consumed[order]
+    order = in_order(e.cursors_of, kept)
+    parts: Parts = {
+        "keys": picked(keys, kept),
+        "passes": w.passes[kept],
+        "counts": np.ascontiguousarray(e.spans[:, kept, 1]),
+        "cursors": picked(e.cursors.rows, order),
+        "producers": picked(w.producers.rows, in_order(w.producers_of, kept)),
+        "ledgers": _gathered(e.ledgers, e.spans[L.LEDGERS], kept, POOLS["ledgers"]),
+        "samples": _gathered(e.samples, e.spans[L.SAMPLES], kept, POOLS["samples"]),
+        "range_count": np.ascontiguousarray(e.range_spans[order, 1]),
+        "ranges": _gathered(e.ranges, e.range_spans, order, POOLS["ranges"]),
+        "seen_bytes": w.seen_bytes[order],
+        "seen_consumed": w.seen_consumed[order],
+    }
+    for name in ("cursors", "producers"):
+        parts[name]["key"] = moved(parts[name]["key"], kept, len(keys))
+    parts["keys"]["cached_name"][parts["keys"]["cached"] == 0] = -1
     return parts, due
 
 
 def _kept(e: Store, stays: Array) -> Array:
     """Keys with contents, or that are kept for their clocks."""
-    k = e.keys
-    kept = e.spans[:, :, 1].any(axis=0) | (k["cached"] != 0) | (k["was"] != 0)
-    kept |= stays
+    k, has = e.keys, e.links
+    kept = e.spans[:, :, 1].any(axis=0) | (has["cursors"] != 0) | (has["producers"] != 0)
+    kept |= (k["cached"] != 0) | (k["was"] != 0) | stays
     return kept

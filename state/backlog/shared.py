@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from state.backlog import layout as L
 from state.backlog import outputs
+from state.backlog.layout import Timeline
 from state.backlog.sequence import SEQUENCE
 from state.engine import globs, wall, wall_policies
 from state.engine.documents import parsed
@@ -75,17 +76,6 @@ MEANING = np.dtype(
 )
 """The content of a shared record: a broker start, quotas as in `layout.DOCUMENT`, settings of a
 broker (-1: not set)."""
-
-
-class Timeline(NamedTuple):
-    """Shared records of a shard in the form that the kernel reads; see `layout.World`."""
-
-    turns: Array
-    turn_start: Array
-    own: Array
-    groups: Array
-    documents: Array
-    shared_ms: Array
 
 
 def _whole(value: Any) -> int:
@@ -209,7 +199,12 @@ def timeline(
         documents[field] = meaning[field][documents["rank"]]
     own = np.full((len(keys), 4), -1, np.int64)
     for i, (what, field) in enumerate(
-        ((TOPIC, "base"), (TOPIC, "base"), (NAMESPACE, "namespace"), (NAMESPACE, "namespace"))
+        (
+            (TOPIC, "policy_topic"),
+            (TOPIC, "policy_topic"),
+            (NAMESPACE, "namespace"),
+            (NAMESPACE, "namespace"),
+        )
     ):
         cluster = keys["cluster"] if i % 2 == 0 else zero + NONE
         if not (meaning["what"] == what).any():
@@ -227,7 +222,7 @@ def timeline(
         own[:, i] = column
     many = wall_policies.Many(POLICIES, meaning, names, groups, documents["rank"])
     if many:
-        many.extend(own[:, :2], "topic", keys["base"])
+        many.extend(own[:, :2], "topic", keys["policy_topic"])
         many.extend(own[:, 2:], "namespace", keys["namespace"])
         groups, added = many.together()
         documents = np.concatenate([documents, _overlaid(added, meaning)])

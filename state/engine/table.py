@@ -195,7 +195,8 @@ class Output:
                 for name in own
                 if name not in kinds
             }
-        return np.dtype(list(kinds.items()), align=True)
+        # np.record: interpreted rules, too, have its fields as attributes
+        return np.dtype((np.record, np.dtype(list(kinds.items()), align=True)))
 
     def of(self, job: str) -> Table:
         """The complete table."""

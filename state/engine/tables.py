@@ -77,7 +77,8 @@ class StateRow:
         if tuple(own)[: len(cls.keys)] != cls.keys:
             raise TypeError(f"{cls.__name__}: the fields of the identity stand first")
         kinds = [(name, field.dtype) for name, field in cls.fields.items()]
-        cls.dtype = np.dtype(kinds, align=True)
+        # np.record: interpreted rules, too, have fields as attributes
+        cls.dtype = np.dtype((np.record, np.dtype(kinds, align=True)))
         cls.blank = np.array([tuple(field.default for field in cls.fields.values())], cls.dtype)
 
     @classmethod
@@ -301,13 +302,22 @@ def more_children(c: Children, owners: int, room: int) -> Children:
 @compiled
 def adopt(c: Children, owner: Int, place: Int) -> None:
     """Add a child behind the others of its owner."""
-    last = c.last[owner]
-    c.before[place], c.following[place] = last, NOBODY
-    if last >= 0:
-        c.following[last] = place
+    adopt_before(c, owner, place, NOBODY)
+
+
+@compiled
+def adopt_before(c: Children, owner: Int, place: Int, following: Int) -> None:
+    """Add a child before another one of its owner; NOBODY: behind all."""
+    before = c.before[following] if following >= 0 else c.last[owner]
+    c.before[place], c.following[place] = before, following
+    if before >= 0:
+        c.following[before] = place
     else:
         c.first[owner] = place
-    c.last[owner] = place
+    if following >= 0:
+        c.before[following] = place
+    else:
+        c.last[owner] = place
 
 
 @compiled

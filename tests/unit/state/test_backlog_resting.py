@@ -6,13 +6,16 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from state.backlog import resting, shard
+from state.backlog.layout import TopicProducer
 from state.backlog.operator import Backlog
 from state.engine.names import Names
 from state.engine.reach import Reach
+from state.engine.tables import NOBODY, find, table
 from tests.support.effort import examples
 from tests.unit.state.backlog_trace import (
     PARAMS,
@@ -223,6 +226,10 @@ def test_producers_are_found_after_their_connections_have_other_numbers() -> Non
     other = Names()
     other.intern(pa.array(["c", "b", "a"]))
     page = shard.read(mine.step(state, [], Reach(T0 + 1)).state, into=other)
-    rows = page.parts["producers"].T.tolist()
-    assert len(rows) == 6
-    assert rows == sorted(rows)
+    rows = page.parts["producers"]
+    names = [(other.get(int(row["connection"])), int(row["producer"])) for row in rows]
+    assert sorted(names) == [(name, i) for name in "abc" for i in (1, 2)]
+    found = table(TopicProducer, rows)
+    a = np.int64(other.intern_one("a"))
+    assert rows[find(found, (np.int64(0), a, np.int64(2)))].tolist() == (0, a, 2)
+    assert find(found, (np.int64(0), a, np.int64(3))) == NOBODY

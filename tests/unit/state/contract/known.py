@@ -148,7 +148,7 @@ def client_quotas(state: bytes, params: Row, policies: Sequence[str]) -> dict[An
 def backlog(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any]:
     """What a state says of its topics, free of places and of what nobody can see."""
     s = awake.backlog(state)
-    p, at = s.parts, {"ledgers": 0, "samples": 0, "producers": 0, "cursors": 0, "ranges": 0}
+    p, at = s.parts, {"ledgers": 0, "samples": 0, "ranges": 0}
 
     def block(name: str, count: int) -> list[Any]:
         begin = at[name]
@@ -160,11 +160,12 @@ def backlog(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any
 
     found: dict[Any, Any] = {}
     for i, k in enumerate(p["keys"]):
-        ledgers, samples, producers, cursors = p["counts"][:, i]
+        ledgers, samples = p["counts"][:, i]
+        producers = p["producers"][p["producers"]["key"] == i]
         about: dict[str, Any] = {
             "ledgers": block("ledgers", ledgers),
             "samples": block("samples", samples),
-            "producers": sorted((text(c), pid) for c, pid in block("producers", producers)),
+            "producers": sorted((text(x["connection"]), int(x["producer"])) for x in producers),
             "clock": int(k["clock_ms"]),
             "was": int(k["was"]),
             "state": int(k["has_state"]),
@@ -178,7 +179,7 @@ def backlog(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any
                 text(k["cached_name"]),
                 bool(k["cached_version"] == k["version"]),
             )
-        for j in range(at["cursors"], at["cursors"] + int(cursors)):
+        for j in np.flatnonzero(p["cursors"]["key"] == i):
             c, n = p["cursors"][j], int(p["cursors"][j]["checks"])
             consumed = p["seen_consumed"][j]
             about[f"cursor {text(c['name'])}"] = (
@@ -197,7 +198,6 @@ def backlog(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any
                     for x in (p["passes"][i], p["seen_bytes"][j], consumed - consumed[-1])
                 ],
             )
-        at["cursors"] += int(cursors)
         found[text(k["cluster"]), text(k["topic"])] = about
     return found
 
