@@ -55,8 +55,6 @@ from state.rate_limits.tracker import (
 )
 
 FAR = np.inf
-_LIMITS = np.int64(5)
-"""Of a connection, an IO thread, a topic, a broker and a resource group."""
 
 
 @compiled
@@ -224,80 +222,66 @@ def _room(w: World, limiter: int, now: int) -> tuple[float, Int]:
 
 
 @compiled
-def _room_of(w: World, link: int, rank: int, now: int) -> tuple[float, Int, Int]:
-    """How near one of the limits is to acting that a publish of a link is charged to, by their order;
-    its type and bucket."""
-    k, e = w.key[0], w.links[link]
-    cnx, topic = w.cnxs[e.cnx], w.topics[e.topic]
-    if rank == 0:
-        room = FAR
-        if k["max_in_flight"] > 0:
-            room = 1.0 - np.float64(cnx.in_flight) / np.float64(k["max_in_flight"])
-        return room, CONNECTION, NOBODY
-    if rank == 1:
-        room = FAR
-        if cnx.thread >= 0 and k["buffer_share"] > 0:
-            pending = np.float64(w.threads[cnx.thread].pending)
-            room = 1.0 - pending / np.float64(k["buffer_share"])
-        return room, IO_THREAD, NOBODY
-    kind, limiter = RESOURCE_GROUP, topic.group
-    if rank == 2:
-        kind, limiter = TOPIC, topic.limiter
-    elif rank == 3:
-        kind, limiter = BROKER, BROKER_LIMITER if topic.exempt == 0 else NOBODY
-    room, bucket = _room(w, limiter, now)
-    return room, kind, bucket
-
-
-@compiled
-def _nearest(w: World, c: int, now: int) -> tuple[Int, Int, Int]:
-    """The limit that is nearest to acting among those that the connection's publishes have charged
-    since its reads were resumed: its type, its bucket and the producer. Of two that are equally
+def _mark_nearest(w: World, o: Out, at: Instant, c: int) -> None:
+    """Mark for a pause that the model lacks: the limiter that is nearest to acting among those that
+    the connection's publishes have charged since its reads were resumed. Of two that are equally
     near, the one that is charged first; of its topics, the one published to last.
     """
+    k, cnx, now = w.key[0], w.cnxs[c], at.mono_ns
     left, kind, bucket, charged = FAR, UNKNOWN, NOBODY, NOBODY
-    first, number = np.int64(0), np.int64(0)
-    link = w.cnxs[c].first_link
+    rank, number = np.int64(0), np.int64(0)
+    link = cnx.first_link
     while link >= 0:
         e = w.links[link]
-        for rank in range(_LIMITS if e.charged_by >= 0 else 0):
-            room, its, of = _room_of(w, link, rank, now)
-            if room < left or (
-                room == left
-                and room != FAR
-                and (rank < first or (rank == first and e.charged_no > number))
-            ):
-                left, kind, bucket, charged = room, its, of, e.charged_by
-                first, number = np.int64(rank), e.charged_no
+        if e.charged_by >= 0:
+            topic, thread = w.topics[e.topic], cnx.thread
+            for place in range(5):
+                room, of, its = FAR, NOBODY, CONNECTION
+                if place == 0:
+                    if k["max_in_flight"] > 0:
+                        room = 1.0 - np.float64(cnx.in_flight) / np.float64(k["max_in_flight"])
+                elif place == 1:
+                    its = IO_THREAD
+                    if thread >= 0 and k["buffer_share"] > 0:
+                        pending = np.float64(w.threads[thread].pending)
+                        room = 1.0 - pending / np.float64(k["buffer_share"])
+                elif place == 2:
+                    its = TOPIC
+                    room, of = _room(w, topic.limiter, now)
+                elif place == 3:
+                    its = BROKER
+                    if topic.exempt == 0:
+                        room, of = _room(w, BROKER_LIMITER, now)
+                else:
+                    its = RESOURCE_GROUP
+                    room, of = _room(w, topic.group, now)
+                if room < left or (
+                    room == left
+                    and room != FAR
+                    and (place < rank or (place == rank and e.charged_no > number))
+                ):
+                    left, kind, bucket, charged = room, its, of, e.charged_by
+                    rank, number = np.int64(place), e.charged_no
         link = e.next
-    return kind, bucket, charged
-
-
-@compiled
-def _exhaust(w: World, bucket: int, now: int) -> Amount:
-    """Empty a bucket; the balances of its limiter."""
-    _, (msgs, size) = read_limiter(w, bucket // 2, now)
-    if bucket % 2 == 0:
-        w.buckets[bucket]["tokens"] -= msgs
-        return Amount(np.int64(0), size)
-    w.buckets[bucket]["tokens"] -= size
-    return Amount(msgs, np.int64(0))
-
-
-@compiled
-def _mark_nearest(w: World, o: Out, at: Instant, c: int) -> None:
-    """Mark for a pause that the model lacks: the limiter that is nearest to acting."""
-    cnx, now = w.cnxs[c], at.mono_ns
-    kind, bucket, charged = _nearest(w, c, now)
-    topic = w.producers[charged].topic if charged >= 0 else NOBODY
+    topic_of = w.producers[charged].topic if charged >= 0 else NOBODY
     if bucket >= 0:
-        owner = np.int64(bucket // 2)
-        queue_up(w, o, at, owner, charged, topic, OBSERVED_PAUSE, _exhaust(w, bucket, now))
-    else:
-        owner = np.int64(cnx.thread if kind == IO_THREAD else c)
-        if kind == CONNECTION:
-            cnx.resume_at = w.key[0]["max_in_flight"] // 2
-        mark(w, o, at, Mark(c, charged, topic, kind, OBSERVED_PAUSE, owner, topic))
+        limiter = bucket // 2
+        _, (msgs, size) = read_limiter(w, limiter, now)
+        if bucket == 2 * limiter:
+            w.buckets[bucket]["tokens"] -= msgs
+            msgs = np.int64(0)
+        else:
+            w.buckets[bucket]["tokens"] -= size
+            size = np.int64(0)
+        queue_up(w, o, at, limiter, charged, topic_of, OBSERVED_PAUSE, Amount(msgs, size))
+        _count(w, c, kind, limiter, 0)
+        return
+    owner = np.int64(c)
+    if kind == IO_THREAD:
+        owner = np.int64(cnx.thread)
+    elif kind == CONNECTION:
+        cnx.resume_at = k["max_in_flight"] // 2
+    mark(w, o, at, Mark(c, charged, topic_of, kind, OBSERVED_PAUSE, owner, topic_of))
     _count(w, c, kind, owner, 0)
 
 
