@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from state.backlog import layout as L
-from state.backlog.cursors import ANY, hindmost, is_before, slowest, unacked_after
+from state.backlog.cursors import ANY, first_cursor, hindmost, is_before, slowest, unacked_after
 from state.backlog.layout import (
     AT,
     ENTRY,
@@ -143,7 +143,7 @@ def trim(w: Store, key: Int) -> None:
 def time_after(w: Store, key: Int, ledger: Int, entry: Int, precise: Int) -> tuple[Int, Int]:
     """Time of the first entry after a mark-delete, if known (else NULL), and its source."""
     if precise != 0:
-        j = w.cursors_of.first[key]
+        j = first_cursor(w, key)
         while j >= 0:
             c = w.cursors.rows[j]
             if c.first_ms != NULL and c.entry == entry and c.ledger == ledger:
@@ -160,7 +160,7 @@ def time_after(w: Store, key: Int, ledger: Int, entry: Int, precise: Int) -> tup
 @compiled
 def _behind(w: Store, key: Int) -> bool:
     """Whether a subscription that is durable has a backlog; sums are up to date."""
-    j = w.cursors_of.first[key]
+    j = first_cursor(w, key)
     while j >= 0:
         c = w.cursors.rows[j]
         is_subscription = c.kind != L.DEDUPLICATION and c.kind != L.REPLICATOR

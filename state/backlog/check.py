@@ -6,7 +6,7 @@ import numpy as np
 
 from state.backlog import layout as L
 from state.backlog.ages import age_at_pass, age_of, is_older, refresh, time_after
-from state.backlog.cursors import first_hole, slowest, unacked_after
+from state.backlog.cursors import first_cursor, first_hole, slowest, unacked_after
 from state.backlog.evictions import evict
 from state.backlog.forecast import forecast, remember, remember_pass, time_to_expiry
 from state.backlog.layout import (
@@ -83,7 +83,7 @@ def look_up(w: World, key: Int, rank: Int) -> None:
 def _measure(w: World, key: Int) -> bool:
     """Count entries after the mark-delete of every cursor; returns whether a durable one has any."""
     sum_up(w.store, key)
-    behind, j = False, w.store.cursors_of.first[key]
+    behind, j = False, first_cursor(w.store, key)
     while j >= 0:
         c = w.store.cursors.rows[j]
         c.after = unacked_after(w.store, key, j, c.ledger, c.entry)
@@ -210,7 +210,7 @@ def _subscriptions(w: World, o: Out, key: Int, check_row: Record) -> bool:
     there were rows.
     """
     e = w.store
-    p, j = e.settings[0], e.cursors_of.first[key]
+    p, j = e.settings[0], first_cursor(e, key)
     first, total = p.subscriptions, e.keys[key].deleted + total_entries(e, key)
     remember_pass(w, key, check_row.at_ms)
     while j >= 0:
@@ -232,7 +232,7 @@ def _subscriptions(w: World, o: Out, key: Int, check_row: Record) -> bool:
 def not_checked(w: World, key: Int) -> None:
     """Handle a pass over a topic whose ledgers are unknown or that is out of sight."""
     e = w.store
-    k, j = e.keys[key], e.cursors_of.first[key]
+    k, j = e.keys[key], first_cursor(e, key)
     k.cached, k.was = 0, 0
     while j >= 0:
         e.cursors.rows[j].was = 0

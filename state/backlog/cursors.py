@@ -50,6 +50,37 @@ def _is_less(w: Store, a: Int, b: Int) -> bool:
 
 
 @compiled
+def first_cursor(w: Store, key: Int) -> Int:
+    """The first cursor of a key by name, before the others in that order; NOBODY without one."""
+    if w.links[key].unsorted != 0:
+        _sort(w, key)
+    return w.cursors_of.first[key]
+
+
+@compiled
+def _sort(w: Store, key: Int) -> None:
+    """Put the cursors of a key in the order of their names (Shell's sort)."""
+    count, of = np.int64(0), w.cursors_of
+    while of.first[key] >= 0:
+        w.order[count] = of.first[key]
+        tables.release(of, key, w.order[count])
+        count += 1
+    gap = count
+    while gap > 1:
+        gap = max(gap * 5 // 11, np.int64(1))
+        for i in range(gap, count):
+            moved, k = w.order[i], np.int64(i)
+            name = w.cursors.rows[moved].name
+            while k >= gap and _is_less(w, name, w.cursors.rows[w.order[k - gap]].name):
+                w.order[k] = w.order[k - gap]
+                k -= gap
+            w.order[k] = moved
+    for i in range(count):
+        tables.adopt(of, key, w.order[i])
+    w.links[key].unsorted = 0
+
+
+@compiled
 def find_cursor(w: Store, key: Int, name: Int) -> Int:
     """A cursor of a key, NOBODY without."""
     return tables.find(w.cursors, (key, name))
@@ -60,11 +91,11 @@ def create(w: Store, key: Int, name: Int, ledger: Int, entry: Int) -> Int:
     """A new cursor at a position."""
     found = tables.at(w.cursors, (key, name))
     w.cursors.rows[found].ledger, w.cursors.rows[found].entry = ledger, entry
-    before, following = w.cursors_of.last[key], NOBODY
-    while before >= 0 and _is_less(w, name, w.cursors.rows[before].name):
-        before, following = w.cursors_of.before[before], before
-    tables.adopt_before(w.cursors_of, key, found, following)
-    w.links[key].cursors += 1
+    last, e = w.cursors_of.last[key], w.links[key]
+    if last >= 0 and _is_less(w, name, w.cursors.rows[last].name):
+        e.unsorted = 1
+    tables.adopt(w.cursors_of, key, found)
+    e.cursors += 1
     return found
 
 
@@ -91,7 +122,7 @@ def forget(w: Store, key: Int, name: Int) -> None:
 @compiled
 def forget_first_times(w: Store, key: Int, ledger: Int) -> None:
     """Forget the times of first entries that are in a ledger or an earlier one."""
-    j = w.cursors_of.first[key]
+    j = first_cursor(w, key)
     while j >= 0:
         if w.cursors.rows[j].ledger <= ledger:
             w.cursors.rows[j].first_ms = NULL
@@ -272,7 +303,7 @@ def hindmost(w: Store, key: Int, durable: Int) -> Int:
     """The cursor with the smallest position, the smallest name among equals; of all, or of those that
     are `durable` (1)."""
     found: Int = NOBODY
-    j = w.cursors_of.first[key]
+    j = first_cursor(w, key)
     while j >= 0:
         c, least = w.cursors.rows[j], w.cursors.rows[found]
         if (c.durable >= durable and c.ledger != NULL) and (

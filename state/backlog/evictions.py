@@ -6,7 +6,14 @@ import numpy as np
 
 from state.backlog import layout as L
 from state.backlog.ages import is_older, sample_at, time_after
-from state.backlog.cursors import absorbed, acknowledge_to, is_before, slowest, unacked_after
+from state.backlog.cursors import (
+    absorbed,
+    acknowledge_to,
+    first_cursor,
+    is_before,
+    slowest,
+    unacked_after,
+)
 from state.backlog.layout import (
     AT,
     ENTRIES,
@@ -46,7 +53,7 @@ long as a topic has entries, of which there are at most 2**63."""
 @compiled
 def _begin(w: Store, key: Int) -> None:
     """Set the simulated positions to the real ones."""
-    j = w.cursors_of.first[key]
+    j = first_cursor(w, key)
     while j >= 0:
         c = w.cursors.rows[j]
         c.to_ledger, c.to_entry, c.moves = c.ledger, c.entry, 0
@@ -57,7 +64,7 @@ def _begin(w: Store, key: Int) -> None:
 def _slowest(w: Store, key: Int) -> Int:
     """The durable cursor with the smallest simulated position."""
     found: Int = NOBODY
-    j = w.cursors_of.first[key]
+    j = first_cursor(w, key)
     while j >= 0:
         c, least = w.cursors.rows[j], w.cursors.rows[found]
         if c.durable != 0 and (
@@ -124,7 +131,7 @@ def _by_ledger(w: Store, key: Int, limit_s: Int, now: Int) -> tuple[Int, Int]:
     first ledger that a cursor may not leave. The hindmost cursor moves first.
     """
     moved, rounds, oldest = np.int64(0), np.int64(0), slowest(w, key)
-    span, j = w.spans[LEDGERS, key], w.cursors_of.first[key]
+    span, j = w.spans[LEDGERS, key], first_cursor(w, key)
     end = span[AT] + span[USED]
     stop = end if oldest < 0 else lower(w.ledgers, span, w.cursors.rows[oldest].ledger, NULL)
     if stop == end:
@@ -184,7 +191,7 @@ def expired_to(
 def _by_age(w: Store, key: Int, seconds: Int, now: Int, precise: Int) -> Int:
     """Expire messages that are older than some seconds on every subscription; returns how many
     have moved."""
-    moved, j = np.int64(0), w.cursors_of.first[key]
+    moved, j = np.int64(0), first_cursor(w, key)
     while j >= 0:
         c = w.cursors.rows[j]
         if c.kind != L.DEDUPLICATION and c.kind != L.REPLICATOR:

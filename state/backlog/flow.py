@@ -13,6 +13,7 @@ from state.backlog.cursors import (
     acknowledge_to,
     create,
     find_cursor,
+    first_cursor,
     forget,
     forget_first_times,
     is_before,
@@ -70,6 +71,7 @@ def _is_short(w: World, o: Out, r: Record) -> bool:
         need = min(r.ranges_end - r.ranges_begin, L.MOST_RANGES)
         return bool(
             tables.is_short(e.cursors, np.int64(1))
+            or e.links[key].cursors + 1 >= len(e.order)
             or p.lost == len(o.lost)
             or (need > 0 and e.tops[L.RANGES] + room_for(need) > len(e.ranges))
         )
@@ -299,6 +301,7 @@ def judge(w: World, o: Out, records: Rows, begin: Int, next_ns: Array, next_brok
         _take(w, o, r)
     for key in range(max(begin - len(records), 0), len(w.store.keys)):
         k = w.store.keys[key]
+        first_cursor(w.store, np.int64(key))  # state is written in the order of names
         if k.has_clock == 0:
             continue
         rank = rank_at(w.timeline.shared_ms, k.clock_ms)

@@ -6,7 +6,7 @@ import numpy as np
 
 from state.backlog import layout as L
 from state.backlog.ages import age_of, sample_at
-from state.backlog.cursors import remove_cursor
+from state.backlog.cursors import first_cursor, remove_cursor
 from state.backlog.forecast import (
     LEAST_CHECKS,
     consumption_rate,
@@ -196,7 +196,7 @@ def _check_group(w: World, o: Out, key: Int, j: Int, row: Record, first: Int) ->
 def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
     """Check the groups of a partition; returns whether there was anything to report."""
     e = w.store
-    p, k, j = e.settings[0], e.keys[key], e.cursors_of.first[key]
+    p, k, j = e.settings[0], e.keys[key], first_cursor(e, key)
     said, lags, states = False, p.lags, p.states
     remember_pass(w, key, now)
     while j >= 0:
@@ -212,7 +212,7 @@ def check_groups(w: World, o: Out, key: Int, now: Int, mono_ns: Int) -> bool:
 @compiled
 def _forget_ended(w: Store, key: Int) -> None:
     """Remove the groups that have ended, after their last row."""
-    j = w.cursors_of.first[key]
+    j = first_cursor(w, key)
     while j >= 0:
         cursor, j = j, w.cursors_of.following[j]
         if w.cursors.rows[cursor].ended != 0 or w.keys[key].log_gone != 0:

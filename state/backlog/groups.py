@@ -16,7 +16,7 @@ from state.backlog.ages import (
     forget_times,
     ledger_stated,
 )
-from state.backlog.cursors import create, find_cursor, forget_first_times
+from state.backlog.cursors import create, find_cursor, first_cursor, forget_first_times
 from state.backlog.layout import (
     ENTRIES,
     LARGEST,
@@ -94,7 +94,7 @@ def log_deleted(w: Store, key: Int) -> None:
     delete(w, key, LOG)
     k.log_start, k.log_gone = NULL, 1
     forget_times(w, key)
-    j = w.cursors_of.first[key]
+    j = first_cursor(w, key)
     while j >= 0:
         w.cursors.rows[j].ended = WITH_LOG
         j = w.cursors_of.following[j]

@@ -141,10 +141,10 @@ broker's own, for which neither quotas nor a TTL hold. `kafka`: a partition of K
 begins at `log_start` (NULL: not known) and was deleted if `log_gone`.
 """
 
-LINK = _layout("place", "turn", "due_ms", "summed", "cursors", "producers")
+LINK = _layout("place", "turn", "due_ms", "summed", "cursors", "producers", "unsorted")
 """Data of a key while a batch is judged: its broker, its next turn (the one before has the settings
 in force), the next pass, whether sums of its ledgers are up to date, how many cursors and producers
-it has.
+it has, whether its cursors are in another order than that of their names (see `first_cursor`).
 """
 
 
@@ -319,7 +319,7 @@ class Store(NamedTuple):
     links: Rows
     cursors: Indexed
     cursors_of: Children
-    """The cursors of each key, in the order of their names."""
+    """The cursors of each key, in the order of their names from `cursors.first_cursor` on."""
     ledgers: Array
     samples: Array
     ranges: Array

@@ -198,7 +198,7 @@ def _records(
     """Records as the kernel reads them, and the store with the ranges that they state."""
     n, moves = len(key), np.flatnonzero(r["event_type"] == flow.CURSOR_STATE)
     ledger, entry, kind = r["ledger_id"].copy(), r["entry_id"].copy(), np.zeros(n, np.int64)
-    kind[moves] = _kinds(names.lookup(r["subscription"][moves]))
+    kind[moves] = _kinds(r["subscription"][moves], names)
     marks, begin, end = _rows_of(r["mark_delete"][moves], 2, e)
     known = end > begin
     ledger[moves] = entry[moves] = NULL
@@ -256,12 +256,15 @@ def _parse(
         ends[i] = count
 
 
-def _kinds(names: pa.Array) -> Array:
+def _kinds(subscription: Array, names: Names) -> Array:
     """What cursors of these names are for. Brokers refuse subscriptions that begin like a
     replicator."""
-    found = pc.index_in(names, _CURSORS).fill_null(L.SUBSCRIPTION_KIND)
-    replicates = pc.starts_with(names, _REPLICATORS).fill_null(False)
-    return pc.if_else(replicates, int(L.REPLICATOR), found).to_numpy(zero_copy_only=False)
+    distinct = np.flatnonzero(np.bincount(subscription[subscription >= 0]))
+    texts, found = names.lookup(distinct), np.full(len(names) + 1, L.SUBSCRIPTION_KIND)
+    kinds = pc.fill_null(pc.index_in(texts, _CURSORS), L.SUBSCRIPTION_KIND)
+    found[distinct] = pc.if_else(pc.starts_with(texts, _REPLICATORS), int(L.REPLICATOR), kinds)
+    of_each: Array = found[subscription]
+    return of_each
 
 
 def _more_rows(w: World, old: Out | None) -> Out:

@@ -23,7 +23,7 @@ from numba.core import config
 
 from state.engine.kernel import Array, Int, compiled, inlined
 from state.engine.store import Columns
-from state.engine.structs import repeated, words
+from state.engine.structs import words
 
 NOBODY = np.int64(-1)
 """The place of a row that is not there."""
@@ -107,9 +107,9 @@ class Indexed(NamedTuple):
 
 def table(row: type[StateRow], rows: Array, room: int = 0, free: Array = _NONE) -> Indexed:
     """A table with these rows, and room for some more (at least `room` in all). Rows at the places
-    `free` are none."""
+    `free` are none; what is behind them all is not set."""
     count = len(rows)
-    every = attributed(repeated(row.blank, max(room, 2 * count + _ROOM)))
+    every = attributed(np.empty(max(room, 2 * count + _ROOM), row.dtype))
     words(every)[:count] = words(np.ascontiguousarray(rows))
     words(every)[free] = words(row.blank)
     size = 64
@@ -207,11 +207,15 @@ def at(t: Indexed, key: Any) -> Int:
 
 @inlined
 def _new_place(t: Indexed) -> Int:
+    """A place that is free, or the one behind all, whose row gets the defaults."""
     if t.used[1] > 0:
         t.used[1] -= 1
         return np.int64(t.free[t.used[1]])
+    place = np.int64(t.used[0])
     t.used[0] += 1
-    return np.int64(t.used[0] - 1)
+    for i in range(len(t.blank)):
+        t.words[place, i] = t.blank[i]
+    return place
 
 
 @compiled
@@ -302,22 +306,13 @@ def more_children(c: Children, owners: int, room: int) -> Children:
 @compiled
 def adopt(c: Children, owner: Int, place: Int) -> None:
     """Add a child behind the others of its owner."""
-    adopt_before(c, owner, place, NOBODY)
-
-
-@compiled
-def adopt_before(c: Children, owner: Int, place: Int, following: Int) -> None:
-    """Add a child before another one of its owner; NOBODY: behind all."""
-    before = c.before[following] if following >= 0 else c.last[owner]
-    c.before[place], c.following[place] = before, following
-    if before >= 0:
-        c.following[before] = place
+    last = c.last[owner]
+    c.before[place], c.following[place] = last, NOBODY
+    if last >= 0:
+        c.following[last] = place
     else:
         c.first[owner] = place
-    if following >= 0:
-        c.before[following] = place
-    else:
-        c.last[owner] = place
+    c.last[owner] = place
 
 
 @compiled

@@ -229,6 +229,21 @@ def test_a_silent_century_is_passed_over() -> None:
     assert time.process_time() - began < 5
 
 
+def test_many_subscriptions_come_in_any_order() -> None:
+    """Rows are in the order of their names, and what comes later takes its place among them."""
+    names = [f"s{i:05d}" for i in range(3000)]
+    came = random.Random(1).sample(names, len(names))
+    records = [ledger(0, 1, 10, 1000), *[cursor(0, name, "1:-1") for name in came[:2000]]]
+    job = Backlog({**PARAMS, **EVERY_SECOND})
+    state = job.step(None, [blob(numbered(records))], Reach(0)).state
+    first = job.step(state, [], Reach(T0 + 500))
+    later = blob(numbered([cursor(600, name, "1:-1") for name in came[2000:]]))
+    state = job.step(first.state, [later], Reach(T0 + 500)).state
+    last = job.step(state, [], Reach(T0 + 1500))
+    rows = [step.tables["backlog_subscriptions"]["subscription"] for step in (first, last)]
+    assert [each.to_pylist() for each in rows] == [sorted(came[:2000]), names]
+
+
 @pytest.mark.parametrize("count", (30_000,))
 def test_ranges_are_bounded(count: int) -> None:
     """Of acknowledgements with holes between them the first 10,000 are kept."""

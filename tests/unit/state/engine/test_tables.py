@@ -21,7 +21,6 @@ from state.engine.tables import (
     Real,
     StateRow,
     adopt,
-    adopt_before,
     at,
     children,
     drop,
@@ -110,17 +109,6 @@ def test_a_part_keeps_rows_and_renumbers_their_names() -> None:
     assert [smaller.get(int(n)) for n in found["uses"]["user"]] == ["name 7", "name 7"]
     assert smaller.get(int(found["uses"]["feed"][0])) == "name 90"
     assert found["uses"]["feed"][1] == -1 and found["uses"]["requests"].tolist() == [3, 3]
-
-
-def test_a_child_stands_before_another_one() -> None:
-    none, owner = np.zeros(0, np.int64), np.array([0])
-    of = children(none, none, 1, 4)
-    for place, following in ((0, NOBODY), (1, 0), (2, 0), (3, NOBODY)):
-        adopt_before(of, 0, place, following)
-    assert in_order(of, owner).tolist() == [1, 2, 0, 3]
-    release(of, 0, 1)
-    adopt_before(of, 0, 1, 3)
-    assert in_order(of, owner).tolist() == [2, 0, 1, 3]
 
 
 def test_fields_are_attributes_outside_the_compiler() -> None:
