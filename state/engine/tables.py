@@ -16,11 +16,16 @@ renumbered, and the table in memory: rows, and an index of their identities.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic, overload
 
-from state.engine.kernel import Array, Int, compiled, inlined
+from state.engine.compiling import generator
+from state.engine.kernel import Array, Int, Record, compiled, inlined
 from state.engine.store import Columns
 from state.engine.structs import repeated, words
 
@@ -74,7 +79,8 @@ class StateRow:
         if tuple(own)[: len(cls.keys)] != cls.keys:
             raise TypeError(f"{cls.__name__}: the fields of the identity stand first")
         kinds = [(name, field.dtype) for name, field in cls.fields.items()]
-        cls.dtype = np.dtype(kinds, align=True)
+        # as np.record, so that fields are attributes where nothing is compiled, too
+        cls.dtype = np.dtype((np.record, np.dtype(kinds, align=True)))
         cls.blank = np.array([tuple(field.default for field in cls.fields.values())], cls.dtype)
 
     @classmethod
@@ -262,6 +268,37 @@ def _enter_all(t: Indexed, is_used: Array, key: Any) -> None:
             t.slots[p] = place
 
 
+def copy_fields(into: Record, of: Record) -> None:
+    """Copy the fields that two rows of different tables both have, in a kernel."""
+    for name in into.dtype.names:
+        if name in of.dtype.names:
+            into[name] = of[name]
+
+
+@overload(copy_fields, inline="always")
+def _copy_fields(into: Any, of: Any) -> Any:
+    def copied(into: Any, of: Any) -> Any:
+        return _copy_words(into, of)
+
+    return copied
+
+
+@intrinsic
+def _copy_words(context: Any, into: Any, of: Any) -> Any:
+    names = [name for name in into.fields if name in of.fields]
+
+    def copied(context: Any, builder: Any, signature: Any, rows: Any) -> Any:
+        for name in names:
+            target, source = (
+                cgutils.get_record_member(builder, row, kind.offset(name), ir.IntType(64))
+                for row, kind in zip(rows, (into, of), strict=True)
+            )
+            builder.store(builder.load(source), target)
+        return context.get_dummy_value()
+
+    return types.none(into, of), copied
+
+
 # -- rows that belong to a row ---------------------------------------------------------------
 
 
@@ -327,6 +364,16 @@ def release(c: Children, owner: Int, place: Int) -> None:
 def _adopt_all(c: Children, owner: Array, places_: Array) -> None:
     for i in range(len(places_)):
         adopt(c, owner[i], places_[i])
+
+
+@generator
+def each(c: Children, owner: Int) -> Iterator[Int]:
+    """The children of an owner, in order, in a kernel; the one that is given may be released."""
+    place = c.first[owner]
+    while place >= 0:
+        following = c.following[place]
+        yield place
+        place = following
 
 
 def in_order(c: Children, owners: Array) -> Array:
