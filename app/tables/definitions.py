@@ -443,7 +443,9 @@ def _alerts() -> Table:
                 "state", TEXT, "pending, firing, resolved, or inactive: it ended before it fired"
             ),
             TableColumn("at_ms", LONG, "event time of the change (ms since the epoch)"),
-            TableColumn("since_ms", LONG, "event time from which the condition held (ms since the epoch)"),
+            TableColumn(
+                "since_ms", LONG, "event time from which the condition held (ms since the epoch)"
+            ),
             TableColumn("value", RATE, "largest value of the rule while the condition held"),
             TableColumn("severity", TEXT, "severity from this change on"),
             TableColumn("summary", TEXT, "text of the alert"),

@@ -7,7 +7,7 @@ from state.engine.declaration import Declaration
 from state.events import WALL
 
 NAME = "chunks"
-STATE_VERSION = 4
+STATE_VERSION = 5
 """Of the bytes of a shard; one release reads one version."""
 COLUMNS = (
     "event_type",

@@ -22,31 +22,37 @@ from state.chunks import shard as shards
 from state.chunks import shared as common
 from state.chunks.declaration import COLUMNS, DECLARATION, NAME
 from state.chunks.expiry import longest_life_ms, wait_ms
-from state.chunks.layout import NULL, Array, Feed, Out, World
-from state.chunks.outputs import CLOSED, LEVEL, MESSAGE, MISSING, ROW, TOO_LARGE
+from state.chunks.layout import NULL, Array, ChunkRecord, Out, World
+from state.chunks.outputs import CLOSED, EVENT, LEVEL, MESSAGE, MISSING, TOO_LARGE
 from state.chunks.pending import most_pending, rules_of
 from state.chunks.rows import Rows
 from state.chunks.sequence import SEQUENCE
-from state.chunks.shard import PAYLOAD, Room, Shard
+from state.chunks.shard import PAYLOAD, Shard
 from state.engine import wall
 from state.engine.documents import Configured, Version
+from state.engine.feed import fed
 from state.engine.names import Names
 from state.engine.payloads import PARTS, RELEASES
 from state.engine.reach import Reach
 from state.engine.records import Records, length, read_blobs
 from state.engine.structs import grown
+from state.engine.tables import StateRow
 from state.engine.wall_job import Batch, SharedWallJob, least
 from udfs.hashing import hash_strings
 
 Stage = Callable[[pa.Table], str]
-_FIELDS = (
-    ("rows", "rows", ROW),
-    ("messages", "messages", MESSAGE),
-    ("parts", "parts", L.NODE),
-    ("levels", "levels", LEVEL),
-    ("missing", "missing", MISSING),
-    ("windows", "windows", CLOSED),
-)
+_KINDS = {
+    name: np.dtype((np.record, kind))
+    for name, kind in (
+        ("rows", EVENT),
+        ("messages", MESSAGE),
+        ("parts", L.BufferedChunk.dtype),
+        ("levels", LEVEL),
+        ("missing", MISSING),
+        ("windows", CLOSED),
+    )
+}
+"""Rows of `Out`."""
 
 
 class Chunks(SharedWallJob[Shard]):
@@ -105,7 +111,7 @@ class Chunks(SharedWallJob[Shard]):
         rows = Rows(w, o, s.names)
         tables = rows.tables()
         if self._assemble and "chunk_messages" in tables:
-            tables["chunk_messages"] = self._with_parts(tables["chunk_messages"], rows, w, o, s)
+            tables["chunk_messages"] = self._with_parts(tables["chunk_messages"], rows, s)
         s.parts = shards.pack(w, reach.stays(batch.keys))
         s.next_order = int(w.settings[0]["next_order"])
         return tables
@@ -118,7 +124,7 @@ class Chunks(SharedWallJob[Shard]):
             tables[RELEASES] = released
         keys = s.parts["keys"]
         yield from least(keys["due_ms"])
-        window = keys["window_ms"][keys["open"] != 0]
+        window = keys["window"][keys["open"] != 0]
         if len(window):
             yield int(window.min()) + self.settings["window_ms"] - 1
 
@@ -140,9 +146,8 @@ class Chunks(SharedWallJob[Shard]):
         return new
 
     def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
-        return wall.interned(
-            s.parts["keys"], self.key, [records[column] for column in self.key], _BLANK
-        )
+        every = np.ones(length(records), bool)
+        return _interned(s, "keys", [records[column] for column in self.key], every)
 
     # -- judging -----------------------------------------------------------------------------
 
@@ -155,136 +160,74 @@ class Chunks(SharedWallJob[Shard]):
             np.concatenate([keys["broker"], r["broker"]]),
             s.names,
         )
-        feed, parts = self._feed(s, keys, r, batch.key, place[len(keys) :])
-        chunks = int(((r["event_type"] == flow.DISPATCH) & (r["num_chunks"] > 1)).sum())
-        chunks += len(feed.marker_ledger)
-        acks = int((r["event_type"] == flow.ACK).sum())
-        added = int(((r["event_type"] == flow.ENTRY_ADDED) & (r["num_chunks"] > 1)).sum())
+        begin, ids = self._ids(s.names, r)
+        records, parts = self._feed(s, batch, place[len(keys) :], begin)
         w = shards.unpack(
-            parts,
+            {**s.parts, **parts},
             self.settings,
             s.next_order,
-            Room(chunks, acks, chunks + added),
             timeline,
             place[: len(keys)],
             most_pending(self._pending, parts, s.names),
+            ids,
         )
         flow.prepare(w, batch.begin_ms)
-        o = room_for_rows(w, None)
-        at = np.int64(0)
-        while True:
-            at = flow.judge(w, o, feed, at)
-            if at < 0:
-                break
-            marked = int(feed.marker_start[at + 1] - feed.marker_start[at])
-            o = room_for_rows(w, o, marked + 1)
-        at = np.int64(0)
-        while True:
-            at = flow.move_on(w, o, at, batch.next_ns, batch.next_broker)
-            if at < 0:
-                return w, o
-            o = room_for_rows(w, o)
+        o = no_rows()
+        at = flow.judge(w, o, records, np.int64(0))
+        while at >= 0:
+            w = shards.more_room(w, int(records["ids_end"][at] - records["ids_begin"][at]) + 1)
+            o = more_rows(o)
+            at = flow.judge(w, o, records, at)
+        w.links["next_ns"], w.links["next_broker"] = batch.next_ns, batch.next_broker
+        at = flow.move_on(w, o, np.int64(0))
+        while at >= 0:
+            o = more_rows(o)
+            at = flow.move_on(w, o, at)
+        return w, o
 
     def _feed(
-        self, s: Shard, keys: Array, r: Records, key: Array, place: Array
-    ) -> tuple[Feed, dict[str, Array]]:
-        """Records as the kernel takes them, with the subscriptions and consumers they name; `place`
-        is the broker of each."""
-        n = length(r)
-        kind = r["event_type"]
-        chunked = r["num_chunks"] > 1
+        self, s: Shard, batch: Batch, place: Array, begin: Array
+    ) -> tuple[Array, dict[str, Array]]:
+        """Records as the kernel takes them, and the topics, subscriptions, consumers and producers of
+        the shard, those that they name included; `place` is the broker of each, `begin` where the
+        positions that it lists begin and, at the next, end."""
+        r, key, kind = batch.records, batch.key, batch.records["event_type"]
+        is_chunk = r["num_chunks"] > 1
         shared = self._shared(s.names, r["sub_type"])
-        start, ledger, entry = self._markers(s.names, r["marker_ids"], kind == flow.DISPATCH)
-        marker = ~chunked & (np.diff(start) > 0)
-        delivered = (kind == flow.DISPATCH) & (chunked | marker)
-        opened = (kind == flow.CREATED) & self._hashed
-        zero = np.zeros(n, np.int64)
         mark_ledger, mark_entry, marked = self._marks(s.names, r, kind == flow.CURSOR)
-        subs, sub = wall.interned(
-            s.parts["subs"],
-            ("key", "name"),
-            (key, r["subscription"]),
-            _NEW_SUBSCRIPTION,
-            delivered | (shared > 0) | opened | marked,
-        )
+        seated = (kind == flow.DISPATCH) & (is_chunk | (np.diff(begin) > 0))
+        seated |= (kind == flow.CREATED) & self._hashed
+        subs, sub = _interned(s, "subs", (key, r["subscription"]), seated | (shared > 0) | marked)
         sub = np.where(r["subscription"] >= 0, sub, -1)
-        consumers, consumer = wall.interned(
-            s.parts["consumers"],
-            ("sub", "name"),
-            (sub, r["consumer"]),
-            {
-                "start_ms": NULL,
-                "closed_ms": NULL,
-                "used_ms": NULL,
-                "passed_ms": NULL,
-                "first": -1,
-                "last": -1,
-                "head": -1,
-                "tail": -1,
-                "next": -1,
-            },
-            delivered | opened,
-        )
-        consumer = np.where((sub >= 0) & (r["consumer"] >= 0), consumer, -1)
-        fresh = slice(len(s.parts["consumers"]), None)
-        consumers["key"][fresh] = subs["key"][consumers["sub"][fresh]]
-        added = (kind == flow.ENTRY_ADDED) & chunked & (r["producer_name"] >= 0)
-        producers, producer_row = wall.interned(
-            s.parts["producers"],
-            ("key", "name"),
-            (key, r["producer_name"]),
-            {"window_ms": NULL},
-            added,
-        )
-        uuid = np.where(chunked, r["uuid"], -1)
-        hashes, picks = self._hashes(s.names, uuid, n)
-        sized = r["payload_bytes"] != NULL
-        feed = Feed(
+        consumers, consumer = _interned(s, "consumers", (sub, r["consumer"]), seated)
+        consumers["key"] = subs["key"][consumers["sub"]]
+        sends = (kind == flow.ENTRY_ADDED) & is_chunk & (r["producer_name"] >= 0)
+        producers, sender = _interned(s, "producers", (key, r["producer_name"]), sends)
+        uuid = np.where(is_chunk, r["uuid"], -1)
+        hashes, picks = self._hashes(s.names, uuid, length(r))
+        none = np.full(length(r), NULL)
+        records = fed(
+            ChunkRecord,
+            r,
             key=key,
-            kind=kind,
-            at_ms=r["ts_wall_ms"],
-            mono_ns=r["ts_mono_ns"],
-            broker=r["broker"],
             place=place,
-            feed=r["source_feed"],
             rank=SEQUENCE.ranks(r, s.shared, s.names),
             sub=sub,
-            consumer=consumer,
+            consumer=np.where((sub >= 0) & (r["consumer"] >= 0), consumer, -1),
             shared=shared,
             uuid=uuid,
             hash=hashes,
-            chunk_id=r["chunk_id"],
-            num_chunks=r["num_chunks"],
-            declared=r["total_chunk_bytes"],
-            size=np.where(sized, r["payload_bytes"], r["entry_bytes"]),
-            crc=np.where(sized, r["payload_crc32"], zero),
-            has_crc=sized.astype(np.int64),
-            payload=r[PAYLOAD],
-            file=r["payload_file"],
-            row=r["payload_row"],
-            ledger=r["ledger_id"],
-            entry=r["entry_id"],
-            publish_ms=r["publish_time_ms"],
-            sequence_id=r["sequence_id"],
-            producer=np.where(kind == flow.ENTRY_ADDED, producer_row, r["producer_name"]),
-            entry_bytes=r["entry_bytes"],
-            cumulative=(r["ack_cumulative"] == 1).astype(np.int64),
+            pick=picks,
+            sender=sender,
             mark_ledger=mark_ledger,
             mark_entry=mark_entry,
-            marker_start=start,
-            marker_ledger=ledger,
-            marker_entry=entry,
-            pick=picks,
+            marker_ledger=none,
+            marker_entry=none,
+            ids_begin=begin[:-1],
+            ids_end=np.where(is_chunk, begin[:-1], begin[1:]),
         )
-        feed = Feed(*[np.ascontiguousarray(column, np.int64) for column in feed])
-        parts = {
-            **s.parts,
-            "keys": keys,
-            "subs": subs,
-            "consumers": consumers,
-            "producers": producers,
-        }
-        return feed, parts
+        parts = {"keys": batch.keys, "subs": subs, "consumers": consumers, "producers": producers}
+        return records, parts
 
     def _shared(self, names: Names, sub_type: Array) -> Array:
         """By record whether its subscription is shared, -1 without a type."""
@@ -308,17 +251,16 @@ class Chunks(SharedWallJob[Shard]):
             ledger[marked], entry[marked] = np.array(texts, np.int64)[place].T
         return ledger, entry, marked
 
-    def _markers(self, names: Names, ids: Array, dispatched: Array) -> tuple[Array, Array, Array]:
-        """Where each record's positions begin, and all of them as ledgers and entries."""
-        count = np.zeros(len(ids) + 1, np.int64)
-        flat: list[tuple[int, int]] = []
-        for i in np.flatnonzero((ids >= 0) & dispatched):
-            text = names.get(int(ids[i]))
+    def _ids(self, names: Names, r: Records) -> tuple[Array, Array]:
+        """Where the positions that each delivered marker lists begin, and all of them."""
+        count = np.zeros(length(r) + 1, np.int64)
+        flat: list[list[str]] = []
+        for i in np.flatnonzero((r["marker_ids"] >= 0) & (r["event_type"] == flow.DISPATCH)):
+            text = names.get(int(r["marker_ids"][i]))
             pairs = [p.split(":") for p in text.split(",")] if text else []
-            flat += [(int(a), int(b)) for a, b in pairs]
+            flat += pairs
             count[i + 1] = len(pairs)
-        both = np.array(flat, np.int64).reshape(-1, 2)
-        return np.cumsum(count), both[:, 0].copy(), both[:, 1].copy()
+        return np.cumsum(count), np.array(flat, np.int64).reshape(-1, 2)
 
     def _hashes(self, names: Names, uuid: Array, n: int) -> tuple[Array, Array]:
         """Per record the hash of its uuid and, for shared_mode=hash, what picks its consumer."""
@@ -335,17 +277,16 @@ class Chunks(SharedWallJob[Shard]):
 
     # -- payloads ----------------------------------------------------------------------------
 
-    def _with_parts(self, table: pa.Table, rows: Rows, w: World, o: Out, s: Shard) -> pa.Table:
+    def _with_parts(self, table: pa.Table, rows: Rows, s: Shard) -> pa.Table:
         """Completed messages with where their chunks are; null where none is to be assembled."""
-        p = w.settings[0]
-        messages, parts = o.messages[: p["messages"]], o.parts[: p["parts"]]
+        messages, parts = rows.emitted.messages, rows.emitted.parts
         wanted = (messages["has_crc"] != 0) & (rows.integrity(messages) != TOO_LARGE)
         offsets = np.concatenate([[0], np.cumsum(messages["parts"])])
-        ids = np.where(parts["file"] >= 0, parts["file"], -1)
+        ids = np.where(parts["payload_file"] >= 0, parts["payload_file"], -1)
         places = np.where(parts["payload"] >= 0, parts["payload"], -1)
         columns = (
             s.names.lookup(ids),
-            pa.array(parts["row"]),
+            pa.array(parts["payload_row"]),
             s.store.take(pa.array(places, mask=places < 0)),
         )
         for name, values in zip(PARTS, columns, strict=True):
@@ -357,12 +298,12 @@ class Chunks(SharedWallJob[Shard]):
     def _files(self, s: Shard, records: Sequence[Records]) -> Array:
         """Staged files that the state and these records refer to, once per row; a chunk that a
         marker has brought is in two places."""
-        nodes, held = s.parts["nodes"], s.parts["held"]
-        files = np.concatenate([nodes["file"], held["file"], *(r["payload_file"] for r in records)])
+        every: list[Any] = [s.parts["buffered"], s.parts["held"], *records]
+        files = np.concatenate([r["payload_file"] for r in every])
         staged = files >= 0
         if not staged.any():
             return files[staged]
-        rows = np.concatenate([nodes["row"], held["row"], *(r["payload_row"] for r in records)])
+        rows = np.concatenate([r["payload_row"] for r in every])
         order = np.lexsort((rows[staged], files[staged]))
         files, rows = files[staged][order], rows[staged][order]
         first = np.ones(len(files), bool)
@@ -387,23 +328,23 @@ class Chunks(SharedWallJob[Shard]):
         """
         if self._stage is None or not len(s.store):
             return
-        nodes, held, waiting = s.parts["nodes"], s.parts["held"], s.waiting
+        buffered, held, waiting = s.parts["buffered"], s.parts["held"], s.waiting
         lengths = np.append(pc.binary_length(s.store).to_numpy(), 0)
-        owner = s.parts["contexts"]["consumer"][nodes["next"]]
-        inline = nodes[PAYLOAD] >= 0
-        size = np.where(inline, lengths[nodes[PAYLOAD]], 0)
+        owner = s.parts["contexts"]["consumer"][buffered["context"]]
+        inline = buffered[PAYLOAD] >= 0
+        size = np.where(inline, lengths[buffered[PAYLOAD]], 0)
         total = np.bincount(owner, size, minlength=len(s.parts["consumers"]))
         full = int(total.sum()) > self._max_shard_bytes
         many = inline & (full | (total[owner] > self._max_bytes))
         loose = sum(int(lengths[at][at >= 0].sum()) for at in (held[PAYLOAD], waiting[PAYLOAD]))
         if loose > self._max_bytes:
             groups: list[tuple[Any, Array]] = [
-                (nodes, many),
+                (buffered, many),
                 (held, held[PAYLOAD] >= 0),
                 (waiting, waiting[PAYLOAD] >= 0),
             ]
         else:
-            groups = [(nodes, many)]
+            groups = [(buffered, many)]
         picked = [np.flatnonzero(mask) for _, mask in groups]
         if not sum(len(p) for p in picked):
             return
@@ -411,9 +352,8 @@ class Chunks(SharedWallJob[Shard]):
         file = self._stage(self._staged_rows(s, groups, picked, places))
         name, row = s.names.intern_one(file), 0
         for (group, _), rows in zip(groups, picked, strict=True):
-            is_record = group is waiting
-            group["payload_file" if is_record else "file"][rows] = name
-            group["payload_row" if is_record else "row"][rows] = np.arange(row, row + len(rows))
+            group["payload_file"][rows] = name
+            group["payload_row"][rows] = np.arange(row, row + len(rows))
             group[PAYLOAD][rows] = -1
             row += len(rows)
 
@@ -427,17 +367,16 @@ class Chunks(SharedWallJob[Shard]):
             if group is s.waiting:
                 clusters.append(group["cluster"][rows])
                 topics.append(group["topic"][rows])
-                ledgers.append(group["ledger_id"][rows])
-                entries.append(group["entry_id"][rows])
-                continue
-            if group is s.parts["nodes"]:
-                key = consumers["key"][contexts["consumer"][group["next"][rows]]]
             else:
-                key = group["key"][rows]
-            clusters.append(keys["cluster"][key])
-            topics.append(keys["topic"][key])
-            ledgers.append(group["ledger"][rows])
-            entries.append(group["entry"][rows])
+                key = (
+                    consumers["key"][contexts["consumer"][group["context"][rows]]]
+                    if group is s.parts["buffered"]
+                    else group["key"][rows]
+                )
+                clusters.append(keys["cluster"][key])
+                topics.append(keys["topic"][key])
+            ledgers.append(group["ledger_id"][rows])
+            entries.append(group["entry_id"][rows])
         return pa.table(
             {
                 "cluster": s.names.lookup(np.concatenate(clusters)),
@@ -449,53 +388,37 @@ class Chunks(SharedWallJob[Shard]):
         )
 
 
-_BLANK: dict[str, Any] = {
-    **dict.fromkeys(
-        (
-            "clock_ms",
-            "latest_ms",
-            "plan_ms",
-            "last_ms",
-            "last_ns",
-            "due_ms",
-            "row_ms",
-            "message_ms",
-            "added_ledger",
-        ),
-        NULL,
-    ),
-    **dict.fromkeys(("broker", "feed", "first_consumer"), L.NOBODY),
-}
-"""Fields of a new key."""
-_NEW_SUBSCRIPTION: dict[str, Any] = {
-    **dict.fromkeys(
-        ("last_chunk_ms", "mark_ledger", "told_ledger", "told_ms", "sent_ledger", "sent_ms"), NULL
-    ),
-    "number": L.NOBODY,
-}
+def _interned(s: Shard, name: str, values: Sequence[Array], create: Array) -> tuple[Array, Array]:
+    """The rows of a part, with new ones for identities that it does not have (where `create` is
+    true), and the place of each identity, -1 without one."""
+    row = shards.STANDING[name]
+    return wall.interned(s.parts[name], row.keys, values, _defaults(row), create)
 
 
-def room_for_rows(w: World, old: Out | None, chunks: int = 1) -> Out:
-    """Make room for at least one more step: arrays that are short get twice what the step needs."""
-    p = w.settings[0]
-    more = int(p["contexts"] + p["held"]) + int(flow.ROWS_PER_CHUNK) * (chunks + 2)
-    need = {
-        "rows": int(p["rows"]) + more,
-        "positions": int(p["positions"] + p["nodes"] + p["contexts"]) + more,
-        "messages": int(p["messages"]) + chunks + 2,
-        "parts": int(p["parts"] + p["nodes"]) + chunks + 2,
-        "levels": int(p["levels"] + p["consumers"]) + 1,
-        "missing": int(p["missing"] + p["contexts"] + p["listing"]) + 1,
-        "windows": int(p["windows"]) + 2,
-    }
-    arrays: dict[str, Array] = {}
-    for name, _, layout in _FIELDS:
-        have = getattr(old, name) if old is not None else np.zeros(0, layout)
-        if need[name] > len(have):
-            have = grown(have, 2 * need[name] + 64)
-        arrays[name] = have
-    pairs = {"positions": need["positions"], "gone": int(p["gone"] + p["listing_gone"])}
-    for name, wanted in pairs.items():
-        have = getattr(old, name) if old is not None else np.zeros((0, 2), np.int64)
-        arrays[name] = grown(have, 2 * wanted + 64) if wanted > len(have) else have
-    return Out(**arrays)
+def _defaults(row: type[StateRow]) -> dict[str, Any]:
+    return {name: field.default for name, field in row.fields.items() if name not in row.keys}
+
+
+def no_rows() -> Out:
+    """No rows, and no room for any."""
+    pairs = np.zeros((0, 2), np.int64)
+    return Out(
+        used=L.Lengths.blank.copy(),
+        need=L.Lengths.blank.copy(),
+        positions=pairs,
+        gone=pairs,
+        **{name: np.zeros(0, kind) for name, kind in _KINDS.items()},
+    )
+
+
+def more_rows(o: Out) -> Out:
+    """Make room for the step for which there was none: arrays that are short get twice what it
+    needs."""
+    need = {name: int(o.need[name][0]) for name in L.Lengths.fields}
+    return o._replace(
+        **{
+            name: grown(getattr(o, name), 2 * count + 64)
+            for name, count in need.items()
+            if count > len(getattr(o, name))
+        }
+    )

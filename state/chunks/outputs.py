@@ -5,9 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 
 from state.engine.table import (
-    FROM_PASS,
     GIVEN,
     KEY,
+    ROW,
     SHORTS,
     TEXTS,
     Output,
@@ -50,12 +50,13 @@ EXACT, SHORT, UNKNOWN, TOO_LARGE = range(4)
 MESSAGE_STATES = ("assembling", "stalled")
 _DECIDED = (None, *OUTCOMES[1:])
 """No row says that a chunk is buffered."""
+_BEGINS = begins(ROW, cluster=(KEY, "cluster"))
 _OF_WINDOW = begins(
     GIVEN,
     broker=(WINDOW, "broker"),
-    ts_mono_ns=(WINDOW, "mono_ns"),
-    ts_wall_ms=(WINDOW, "at_ms"),
-    source_feed=(WINDOW, "feed"),
+    ts_mono_ns=(WINDOW, "ts_mono_ns"),
+    ts_wall_ms=(WINDOW, "ts_wall_ms"),
+    source_feed=(WINDOW, "source_feed"),
 )
 _WINDOW = windows("start_ms", "window_ms", of=WINDOW)
 
@@ -63,11 +64,15 @@ _TOPIC = text("topic", "topic, a partition being one of its own", of=KEY, needed
 _SUBSCRIPTION = text("subscription", "subscription", "name", of=SUB, needed=True)
 _CONSUMER = text("consumer", "consumer that the broker chose", "name", of=CONSUMER, needed=True)
 _UUID = text("uuid", "id shared by the chunks of the message", needed=True)
-_PRODUCER_NAME = text("producer_name", "producer of its first chunk", "producer")
+_PRODUCER_NAME = text("producer_name", "producer of its first chunk")
 _SEQUENCE_ID = long("sequence_id", "sequence id of its first chunk")
 _NUM_CHUNKS = short("num_chunks", "chunks of the message, by its first chunk", least=2, needed=True)
 _DECLARED_BYTES = long(
-    "declared_bytes", "size that the first chunk declares (bytes)", "declared", least=0, needed=True
+    "declared_bytes",
+    "size that the first chunk declares (bytes)",
+    "total_chunk_bytes",
+    least=0,
+    needed=True,
 )
 _COUNTER = short(
     "counter", "pending chunked messages by the client's counter", least=0, needed=True
@@ -99,9 +104,11 @@ MESSAGES = Output(
             "first_ms",
             needed=True,
         ),
-        long("complete_ms", "when the last chunk was delivered (ms epoch)", "at_ms", needed=True),
+        long(
+            "complete_ms", "when the last chunk was delivered (ms epoch)", "ts_wall_ms", needed=True
+        ),
         long("assembly_ms", "time between the two (ms)", of=GIVEN, needed=True),
-        long("publish_time_ms", "publish time of the first chunk (ms epoch)", "publish_ms"),
+        long("publish_time_ms", "publish time of the first chunk (ms epoch)"),
         TableColumn("payload", pa.binary(), "the message; null without assemble_payload"),
         long(
             "checksum",
@@ -127,7 +134,7 @@ MESSAGES = Output(
         ),
     ),
     sort_by=("cluster", "topic", "complete_ms"),
-    begins=FROM_PASS,
+    begins=_BEGINS,
     rules=(OUTCOMES[1],),
 )
 EVENTS = Output(
@@ -142,7 +149,7 @@ EVENTS = Output(
             "chunk_id", "chunk that arrived, or last one of a dropped context", least=0, needed=True
         ),
         short("num_chunks", "chunks of the message, by that chunk", least=2, needed=True),
-        text("position", "ledger:entry of that chunk", "ledger", "entry", needed=True),
+        text("position", "ledger:entry of that chunk", "ledger_id", "entry_id", needed=True),
         text("outcome", "outcome; see the semantics of the job", words=_DECIDED, needed=True),
         TableColumn("acks", TEXTS, "positions that the client acknowledges", needed=True),
         TableColumn("tracked", TEXTS, "positions that wait for redelivery", needed=True),
@@ -157,7 +164,7 @@ EVENTS = Output(
         long("age_ms", "age of the context that the decision is about (ms)", least=0),
     ),
     sort_by=("cluster", "topic", "subscription", "ts_wall_ms"),
-    begins=FROM_PASS,
+    begins=_BEGINS,
 )
 STATE = Output(
     "chunk_state",
@@ -174,7 +181,7 @@ STATE = Output(
         long(
             "declared_bytes",
             "declared sizes of those messages (bytes)",
-            "declared",
+            "total_chunk_bytes",
             least=0,
             needed=True,
         ),
@@ -298,7 +305,7 @@ STATS = Output(
         ),
     ),
     sort_by=("cluster", "topic", "window_start_ms"),
-    begins=FROM_PASS,
+    begins=_BEGINS,
     rules=(WINDOW,),
 )
 OUTPUTS = (
@@ -308,8 +315,8 @@ OUTPUTS = (
     INCOMPLETE,
     STATS,
 )
-ROW = EVENTS.row("defect", "start", "acks", "tracked", "orphaned")
-MESSAGE = MESSAGES.row("start", "parts", "bytes", "unknown", "crc", "has_crc")
+EVENT = EVENTS.row("defect", "start", "acks", "tracked", "orphaned")
+MESSAGE = MESSAGES.row("start", "parts", "buffered", "unknown", "crc", "has_crc")
 LEVEL = STATE.row("oldest_ms")
 MISSING = INCOMPLETE.row("order", "gone_start", "gone")
 CLOSED = STATS.row("topic_row", "firsts")

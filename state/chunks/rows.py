@@ -27,34 +27,40 @@ MOST_MISSING = 1000
 _MS_PER_S = 1000
 
 
+def emitted(o: Out) -> Out:
+    """What a call has put into `Out`, without the room for more."""
+    return o._replace(**{name: getattr(o, name)[: o.used[name][0]] for name in L.Lengths.fields})
+
+
 class Rows:
     """Makes tables of what one call has put into `Out`."""
 
     def __init__(self, w: World, o: Out, names: Names) -> None:
-        self._w, self._o, self._p = w, o, w.settings[0]
+        self._w, self._p = w, w.settings[0]
+        self.emitted = emitted(o)
         self._of = Emitted(
             names,
             w.keys,
             sub=w.subs,
             consumer=w.consumers,
-            window=o.windows,
+            window=self.emitted.windows,
         )
 
     def tables(self) -> dict[str, pa.Table]:
         """The tables that have rows."""
         found = {
-            T.MESSAGES.name: ("messages", self.chunk_messages),
-            T.EVENTS.name: ("rows", self.chunk_events),
-            T.STATE.name: ("levels", self.chunk_state),
-            T.INCOMPLETE.name: ("missing", self.incomplete_messages),
-            T.STATS.name: ("windows", self.chunk_topic_stats),
+            T.MESSAGES.name: (self.emitted.messages, self.chunk_messages),
+            T.EVENTS.name: (self.emitted.rows, self.chunk_events),
+            T.STATE.name: (self.emitted.levels, self.chunk_state),
+            T.INCOMPLETE.name: (self.emitted.missing, self.incomplete_messages),
+            T.STATS.name: (self.emitted.windows, self.chunk_topic_stats),
         }
-        tables = {name: make() for name, (count, make) in found.items() if self._p[count]}
+        tables = {name: make() for name, (rows, make) in found.items() if len(rows)}
         return {name: table for name, table in tables.items() if table.num_rows}
 
     def _lists(self, start: Array, count: Array) -> pa.Array:
         """Positions from `start` on, `count` of them, per row."""
-        used = self._o.positions[: self._p["positions"]]
+        used = self.emitted.positions
         offsets = np.concatenate([[0], np.cumsum(count)])
         flat = np.repeat(start - offsets[:-1], count) + np.arange(offsets[-1])
         texts = positions(used[flat, 0], used[flat, 1])
@@ -62,7 +68,7 @@ class Rows:
 
     def chunk_events(self) -> pa.Table:
         """Every decision but BUFFERED."""
-        rows = self._o.rows[: self._p["rows"]]
+        rows = self.emitted.rows
         start, acks, tracked = rows["start"], rows["acks"], rows["tracked"]
         return self._of.table(
             T.EVENTS,
@@ -76,15 +82,15 @@ class Rows:
 
     def integrity(self, rows: Array) -> Array:
         """Per message, the position in INTEGRITY."""
-        short = np.where(rows["bytes"] == rows["declared"], T.EXACT, T.SHORT)
+        short = np.where(rows["buffered"] == rows["total_chunk_bytes"], T.EXACT, T.SHORT)
         known = np.where(rows["unknown"] != 0, T.UNKNOWN, short)
-        return np.where(rows["declared"] > self._p["max_payload"], T.TOO_LARGE, known)
+        return np.where(rows["total_chunk_bytes"] > self._p["max_payload"], T.TOO_LARGE, known)
 
     def chunk_messages(self) -> pa.Table:
         """Every completed message, without its payload."""
-        rows = self._o.messages[: self._p["messages"]]
-        parts = self._o.parts[: self._p["parts"]]
-        places = positions(parts["ledger"], parts["entry"])
+        rows = self.emitted.messages
+        parts = self.emitted.parts
+        places = positions(parts["ledger_id"], parts["entry_id"])
         offsets = np.concatenate([[0], np.cumsum(rows["parts"])]).astype(np.int32)
         integrity = self.integrity(rows)
         no_sum = (rows["has_crc"] == 0) | (integrity == T.TOO_LARGE)
@@ -94,8 +100,8 @@ class Rows:
             first_position=places.take(pa.array(offsets[:-1])),
             last_position=places.take(pa.array(offsets[1:] - 1)),
             positions=pa.ListArray.from_arrays(pa.array(offsets), places),
-            assembled_bytes=integers(rows["bytes"], rows["unknown"] != 0),
-            assembly_ms=integers(rows["at_ms"] - rows["first_ms"]),
+            assembled_bytes=integers(rows["buffered"], rows["unknown"] != 0),
+            assembly_ms=integers(rows["ts_wall_ms"] - rows["first_ms"]),
             checksum=integers(rows["crc"], no_sum),
             integrity=words(_INTEGRITY, integrity),
         )
@@ -104,7 +110,7 @@ class Rows:
 
     def _of_window(self, rows: Array) -> dict[str, pa.Array]:
         """What rows have of the key of their window, and their number in it."""
-        keys, key = self._w.keys, self._o.windows["key"][rows["window"]]
+        keys, key = self._w.keys, self.emitted.windows["key"][rows["window"]]
         first = np.ones(len(rows), bool)
         first[1:] = rows["window"][1:] != rows["window"][:-1]
         number = np.arange(len(rows))
@@ -141,9 +147,9 @@ class Rows:
 
     def chunk_state(self) -> pa.Table:
         """Every consumer that had a chunk or has something open, at the end of each window."""
-        rows = self._o.levels[: self._p["levels"]]
+        rows = self.emitted.levels
         rows = rows[self._order(rows, np.zeros(len(rows)), np.zeros(len(rows)))]
-        at = self._o.windows["at_ms"][rows["window"]]
+        at = self.emitted.windows["ts_wall_ms"][rows["window"]]
         return self._of.table(
             T.STATE,
             rows,
@@ -154,9 +160,9 @@ class Rows:
 
     def incomplete_messages(self) -> pa.Table:
         """Every message that is being assembled, at the end of each window."""
-        rows = self._o.missing[: self._p["missing"]]
+        rows = self.emitted.missing
         rows = rows[self._order(rows, rows["stall_ledger"] != NULL, rows["order"])]
-        at = self._o.windows["at_ms"][rows["window"]]
+        at = self.emitted.windows["ts_wall_ms"][rows["window"]]
         expiry = int(self._p["expiry_ms"])
         stalled = rows["stall_ledger"] != NULL
         expires = np.where((expiry > 0) & ~stalled, rows["first_ms"] + expiry, NULL)
@@ -175,14 +181,14 @@ class Rows:
         ids: list[list[int] | None] = []
         for row, wanted in zip(rows, stalled, strict=True):
             begin = int(row["gone_start"])
-            ranges = self._o.gone[begin : begin + int(row["gone"])] if wanted else ()
+            ranges = self.emitted.gone[begin : begin + int(row["gone"])] if wanted else ()
             every = chain.from_iterable(range(int(a), int(b) + 1) for a, b in ranges)
             ids.append(list(islice(every, MOST_MISSING)) if wanted else None)
         return pa.array(ids, SHORTS)
 
     def chunk_topic_stats(self) -> pa.Table:
         """What was published in chunks, per topic and window."""
-        rows = self._o.windows[: self._p["windows"]]
+        rows = self.emitted.windows
         rows = rows[rows["topic_row"] != 0]
         return self._of.table(
             T.STATS,

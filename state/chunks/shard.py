@@ -1,9 +1,10 @@
-"""State of one shard of `chunks`: keys, consumers, what they are assembling, payloads; as bytes."""
+"""State of one shard of `chunks`: topics, consumers, what they are assembling, payloads; as bytes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numba
 import numpy as np
@@ -15,55 +16,90 @@ from state.chunks.layout import NULL, Array, World
 from state.chunks.shared import MEANING, Timeline
 from state.engine import structs, wall_job
 from state.engine.store import Arrays, Plain, RecordSet, Store, Struct
+from state.engine.tables import (
+    Indexed,
+    StateRow,
+    children,
+    in_order,
+    in_use,
+    more_children,
+    moved,
+    places,
+    table,
+    with_room,
+)
 
 PAYLOAD = "payload"
 """Column of records: position of an inline payload in the shard's store, -1 without."""
-NAME_FIELDS = {
-    "keys": ("cluster", "topic", "broker", "feed"),
-    "subs": ("name",),
-    "consumers": ("name",),
-    "contexts": ("uuid", "producer"),
-    "nodes": ("file",),
-    "bindings": ("uuid",),
-    "held": ("uuid", "producer", "file"),
-    "producers": ("name",),
-    "stored": ("uuid", "producer"),
+STANDING: Mapping[str, type[StateRow]] = {
+    "keys": L.ChunkTopic,
+    "subs": L.Subscription,
+    "consumers": L.Consumer,
+    "producers": L.Sender,
+    "acked": L.AckedRange,
 }
-LAYOUTS: Mapping[str, np.dtype] = {
-    "keys": L.KEY,
-    "subs": L.SUB,
-    "consumers": L.CONSUMER,
-    "contexts": L.CONTEXT,
-    "nodes": L.NODE,
-    "entries": L.ENTRY,
-    "bindings": L.BINDING,
-    "held": L.HELD,
-    "producers": L.PRODUCER,
-    "stored": L.STORED,
-    "pieces": L.PIECE,
-    "acked": L.RANGE,
+PASSING: Mapping[str, type[StateRow]] = {
+    "contexts": L.Context,
+    "buffered": L.BufferedChunk,
+    "fifo": L.FifoEntry,
+    "bindings": L.Binding,
+    "held": L.HeldChunk,
+    "stored": L.StoredMessage,
+    "pieces": L.StoredChunk,
 }
-_WORLD = {name: f"world.{name}" for name in LAYOUTS}
+"""What comes and goes while a batch is judged."""
+ROWS = {**STANDING, **PASSING}
+"""What is kept."""
+TABLES = {**PASSING, "newest": L.StoredUuid, "acks": L.AckedRange}
+"""What has an index."""
+OWNERS = {
+    "subs_of": ("keys", "subs", "key"),
+    "consumers_of": ("keys", "consumers", "key"),
+    "contexts_of": ("consumers", "contexts", "consumer"),
+    "fifo_of": ("consumers", "fifo", "consumer"),
+    "held_of": ("keys", "held", "key"),
+    "stored_of": ("keys", "stored", "key"),
+    "pieces_of": ("stored", "pieces", "message"),
+}
+"""Children in the World: their owners, the rows, and the field with the owner of each."""
+PLACES = (
+    ("subs", "key", "keys"),
+    ("consumers", "key", "keys"),
+    ("consumers", "sub", "subs"),
+    ("producers", "key", "keys"),
+    ("acked", "sub", "subs"),
+    ("contexts", "consumer", "consumers"),
+    ("buffered", "context", "contexts"),
+    ("fifo", "consumer", "consumers"),
+    ("bindings", "sub", "subs"),
+    ("bindings", "consumer", "consumers"),
+    ("held", "key", "keys"),
+    ("held", "sub", "subs"),
+    ("stored", "key", "keys"),
+    ("pieces", "key", "keys"),
+    ("pieces", "message", "stored"),
+)
+"""Fields that are positions in other tables."""
 KEPT = Store(
     NAME,
     STATE_VERSION,
     Plain("next_order"),
-    *(Struct(_WORLD[name], kind, NAME_FIELDS.get(name, ())) for name, kind in LAYOUTS.items()),
+    *(row.part(name) for name, row in ROWS.items()),
     RecordSet("waiting", COLUMNS, (PAYLOAD,)),
     RecordSet("shared", COLUMNS, (PAYLOAD,)),
     Struct("meaning", MEANING, ("name",)),
     Plain("payloads", np.uint8),
     Plain("payload_lengths"),
-    added=("shared", "meaning"),
+    added=("shared", "meaning", *ROWS),
 )
 
 
 @dataclass
 class Shard(wall_job.SharedShard):
-    """What one shard knows between two calls; lists are kept as orders."""
+    """What one shard knows between two calls; rows with an order are in it."""
 
     store: pa.Array = field(default_factory=lambda: pa.array([], pa.large_binary()))
-    """Payloads kept in state, by the `payload` of nodes, held chunks and waiting records."""
+    """Payloads kept in state, by the `payload` of buffered and held chunks and waiting records."""
     next_order: int = 0
     files: Array = field(default_factory=lambda: np.zeros(0, np.int64))
     """Staged files that were referred to when the call began; not kept."""
@@ -80,7 +116,7 @@ def read(data: bytes | None) -> Shard:
     )
     return Shard(
         names,
-        {name: found[kept] for name, kept in _WORLD.items()},
+        {name: found[name] for name in ROWS},
         found["waiting"],
         found["shared"],
         found["meaning"],
@@ -98,8 +134,8 @@ def write(shard: Shard) -> bytes:
             "waiting": shard.waiting,
             "shared": shard.shared,
             "meaning": shard.meaning,
-            **{kept: shard.parts[name] for name, kept in _WORLD.items()},
             **_payloads(shard),
+            **shard.parts,
         },
         shard.names,
     )
@@ -109,7 +145,11 @@ def _payloads(shard: Shard) -> Arrays:
     """Only the payloads that something refers to, numbered anew."""
     if not len(shard.store):
         return {"payloads": np.zeros(0, np.uint8), "payload_lengths": np.zeros(0, np.int64)}
-    users = [shard.parts["nodes"][PAYLOAD], shard.parts["held"][PAYLOAD], shard.waiting[PAYLOAD]]
+    users = [
+        shard.parts["buffered"][PAYLOAD],
+        shard.parts["held"][PAYLOAD],
+        shard.waiting[PAYLOAD],
+    ]
     used = np.unique(np.concatenate(users))
     used = used[used >= 0]
     kept = shard.store.take(pa.array(used))
@@ -128,248 +168,99 @@ def _payloads(shard: Shard) -> Arrays:
 # -- between state and kernel ----------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Room:
-    """How much a call may need beside what lives: chunks, acknowledgements, chunks that are stored
-    or not delivered."""
-
-    chunks: int
-    acks: int
-    stored: int = 0
-
-
 def unpack(
     parts: Mapping[str, Array],
     settings: Mapping[str, int],
     next_order: int,
-    room: Room,
     timeline: Timeline,
     place: Array,
     most_pending: Array,
+    ids: Array,
 ) -> World:
-    """The world behind stored arrays, with room for a batch and its lists linked; `place` is the
-    broker of each key among those of the timeline, `most_pending` a limit of each consumer."""
-    p = np.zeros(1, L.SETTINGS)
-    for name, value in settings.items():
+    """The world behind stored arrays. `place` is the broker of each topic among those of the
+    timeline, `most_pending` a limit of each consumer, `ids` what markers list."""
+    p, links = L.ChunkSettings.blank.copy(), np.zeros(len(parts["keys"]), L.TopicLink.dtype)
+    for name, value in {**settings, "next_order": next_order}.items():
         p[name] = value
-    more = room.chunks + len(parts["held"])
-    sizes = {
-        "contexts": more,
-        "nodes": more,
-        "entries": more,
-        "bindings": room.chunks,
-        "held": room.chunks,
-        "stored": room.stored,
-        "pieces": room.stored,
+    links["place"] = place
+    every: dict[str, Any] = {
+        **{name: parts[name] for name in STANDING},
+        **{name: table(row, parts[name]) for name, row in PASSING.items()},
+        "newest": table(L.StoredUuid, np.zeros(0, L.StoredUuid.dtype), len(parts["stored"])),
+        "acks": table(L.AckedRange, np.zeros(0, L.AckedRange.dtype)),
     }
-    grown = {
-        name: structs.grown(parts[name], len(parts[name]) + sizes.get(name, 0)) for name in LAYOUTS
-    }
-    for array, first, name in (
-        ("contexts", "free_context", "contexts"),
-        ("nodes", "free_node", "nodes"),
-        ("entries", "free_entry", ""),
-        ("bindings", "free_binding", "bindings"),
-        ("held", "free_held", "held"),
-        ("stored", "free_stored", ""),
-        ("pieces", "free_piece", ""),
-    ):
-        live = len(parts[array])
-        every = len(grown[array])
-        grown[array]["next"][live:] = np.arange(live + 1, every + 1)
-        grown[array]["next"][max(every - 1, live) :] = -1
-        p[first] = live if live < every else -1
-        if name:
-            p[name] = live
-    grown["held"]["key"][len(parts["held"]) :] = -1
-    grown["bindings"]["sub"][len(parts["bindings"]) :] = -1
-    grown["stored"]["key"][len(parts["stored"]) :] = -1
-    grown["pieces"]["stored"][len(parts["pieces"]) :] = -1
-    p["next_order"] = next_order
-    p["consumers"] = len(parts["consumers"])
-    world = World(
+    for name, (owners, rows, owner) in OWNERS.items():
+        order = np.arange(len(parts[rows]))
+        if rows in STANDING:
+            order = order[::-1].copy()
+        every[name] = children(
+            parts[rows][owner][order], order, len(_rows(every[owners])), len(_rows(every[rows]))
+        )
+    return World(
         settings=p,
-        chunk=np.zeros(1, L.CHUNK),
-        acks=np.zeros(room.acks, L.RANGE),
-        context_table=_table(len(grown["contexts"])),
-        binding_table=_table(len(grown["bindings"])),
-        held_table=_table(len(grown["held"])),
-        stored_table=_table(len(grown["stored"])),
-        piece_table=_table(len(grown["pieces"])),
-        ack_table=_table(room.acks),
+        timer=L.ChunkRecord.blank.copy(),
+        ids=ids,
+        links=links,
         most_pending=most_pending,
-        links=np.zeros(len(parts["keys"]), L.LINK),
         **timeline._asdict(),
-        **grown,
+        **every,
     )
-    world.links["place"] = place
-    _link(world, len(parts["contexts"]), len(parts["nodes"]), len(parts["entries"]))
-    _link_stored(world, len(parts["stored"]), len(parts["pieces"]))
-    return world
 
 
-def _table(elements: int) -> Array:
-    size = 64
-    while size < 4 * elements:
-        size *= 2
-    return np.full(size, -1, np.int64)
+def more_room(w: World, chunks: int) -> World:
+    """The world with room for so many more chunks where its tables are short."""
+    every: dict[str, Any] = {
+        name: with_room(row, getattr(w, name), chunks) for name, row in TABLES.items()
+    }
+    w = w._replace(**every)
+    room = {name: len(_rows(getattr(w, name))) for name in ROWS}
+    every = {
+        name: more_children(getattr(w, name), room[owners], room[rows])
+        for name, (owners, rows, _) in OWNERS.items()
+    }
+    return w._replace(**every)
 
 
-@numba.njit(cache=True, nogil=True)
-def _link(w: World, contexts: int, nodes: int, entries: int) -> None:
-    for k in range(len(w.keys)):
-        w.keys[k]["first_consumer"] = -1
-    for i in range(len(w.consumers)):
-        e = w.consumers[i]
-        e["next"] = w.keys[e["key"]]["first_consumer"]
-        w.keys[e["key"]]["first_consumer"] = i
-        e["first"], e["last"], e["head"], e["tail"] = -1, -1, -1, -1
-    for i in range(contexts):
-        e = w.contexts[i]
-        owner = w.consumers[e["consumer"]]
-        e["previous"], e["next"], e["first"], e["newest"] = owner["last"], -1, -1, -1
-        if owner["last"] >= 0:
-            w.contexts[owner["last"]]["next"] = i
-        else:
-            owner["first"] = i
-        owner["last"] = i
-    for i in range(nodes):
-        e = w.contexts[w.nodes[i]["next"]]
-        w.nodes[i]["next"] = -1
-        if e["newest"] >= 0:
-            w.nodes[e["newest"]]["next"] = i
-        else:
-            e["first"] = i
-        e["newest"] = i
-    for i in range(entries):
-        owner = w.consumers[w.entries[i]["next"]]
-        w.entries[i]["next"], w.entries[i]["previous"] = -1, owner["tail"]
-        if owner["tail"] >= 0:
-            w.entries[owner["tail"]]["next"] = i
-        else:
-            owner["head"] = i
-        owner["tail"] = i
-
-
-@numba.njit(cache=True, nogil=True)
-def _link_stored(w: World, stored: int, pieces: int) -> None:
-    for k in range(len(w.keys)):
-        w.keys[k]["first_sub"] = w.keys[k]["first_stored"] = w.keys[k]["last_stored"] = -1
-        w.keys[k]["stored"] = w.keys[k]["pieces"] = 0
-    for i in range(len(w.subs)):
-        w.subs[i]["next"] = w.keys[w.subs[i]["key"]]["first_sub"]
-        w.keys[w.subs[i]["key"]]["first_sub"] = i
-    for i in range(stored):
-        e = w.stored[i]
-        k = w.keys[e["key"]]
-        e["previous"], e["next"], e["first"], e["newest"] = k["last_stored"], -1, -1, -1
-        e["pieces"] = 0
-        if k["last_stored"] >= 0:
-            w.stored[k["last_stored"]]["next"] = i
-        else:
-            k["first_stored"] = i
-        k["last_stored"] = i
-        k["stored"] += 1
-    for i in range(pieces):
-        e = w.stored[w.pieces[i]["stored"]]
-        w.pieces[i]["next"] = -1
-        if e["newest"] >= 0:
-            w.pieces[e["newest"]]["next"] = i
-        else:
-            e["first"] = i
-        e["newest"] = i
-        e["pieces"] += 1
-        w.keys[e["key"]]["pieces"] += 1
-
-
-@numba.njit(cache=True, nogil=True)
-def _line_up(
-    w: World, contexts: Array, nodes: Array, owners: Array, entries: Array, holders: Array
-) -> tuple[int, int, int]:
-    """Places of contexts, chunks (with their contexts) and fifo elements (with their consumers),
-    list by list."""
-    a, b, c = 0, 0, 0
-    for i in range(len(w.consumers)):
-        at = w.consumers[i]["first"]
-        while at >= 0:
-            contexts[a] = at
-            a += 1
-            node = w.contexts[at]["first"]
-            while node >= 0:
-                nodes[b], owners[b] = node, at
-                b += 1
-                node = w.nodes[node]["next"]
-            at = w.contexts[at]["next"]
-        at = w.consumers[i]["head"]
-        while at >= 0:
-            entries[c], holders[c] = at, i
-            c += 1
-            at = w.entries[at]["next"]
-    return a, b, c
+def _rows(found: Any) -> Array:
+    """The rows of a table, or an array of rows."""
+    rows: Array = found.rows if isinstance(found, Indexed) else found
+    return rows
 
 
 def pack(w: World, stays: Array) -> dict[str, Array]:
     """The arrays to store, without what is as good as new; inverse of `unpack`."""
-    p = w.settings[0]
-    contexts, nodes, owners = (
-        np.empty(n, np.int64) for n in (len(w.contexts), len(w.nodes), len(w.nodes))
-    )
-    entries, holders = np.empty(len(w.entries), np.int64), np.empty(len(w.entries), np.int64)
-    a, b, c = _line_up(w, contexts, nodes, owners, entries, holders)
-    contexts, nodes, owners = contexts[:a], nodes[:b], owners[:b]
-    entries, holders = entries[:c], holders[:c]
-    bindings = np.flatnonzero(w.bindings["sub"] >= 0)
-    held = np.flatnonzero(w.held["key"] >= 0)
-    stored, pieces = _in_order(w.stored, "key"), _in_order(w.pieces, "stored")
-    used = w.bindings["used_ms"][bindings]
-    clock = w.keys["clock_ms"]
-    bindings = bindings[clock[w.subs["key"][w.bindings["sub"][bindings]]] - used < p["idle_ms"]]
-    keep = _kept(w, stays, bindings, held)
-    number = {name: _renumber(mask) for name, mask in keep.items()}
-    number["contexts"] = np.full(len(w.contexts) + 1, -1, np.int64)
-    number["contexts"][contexts] = np.arange(a)
-    number["stored"] = np.full(len(w.stored) + 1, -1, np.int64)
-    number["stored"][stored] = np.arange(len(stored))
-    keep |= {
-        "contexts": contexts,
-        "nodes": nodes,
-        "entries": entries,
+    at = _kept(w, stays)
+    kept = {name: structs.picked(_rows(getattr(w, name)), rows) for name, rows in at.items()}
+    kept["acked"] = _acknowledged(w)
+    for name, field_, target in PLACES:
+        room = len(_rows(getattr(w, target)))
+        kept[name][field_] = moved(kept[name][field_], at[target], room)
+    kept["acked"] = structs.picked(kept["acked"], kept["acked"]["sub"] >= 0)
+    return kept
+
+
+def _kept(w: World, stays: Array) -> dict[str, Array]:
+    """Places of the rows to store, in order."""
+    bindings = places(w.bindings)
+    b = w.bindings.rows[bindings]
+    unused_ms = w.keys["clock_ms"][w.subs["key"][b["sub"]]] - b["used_ms"]
+    bindings = bindings[unused_ms < w.settings["idle_ms"]]
+    masks = _standing(w, stays, w.bindings.rows[bindings])
+    at = {name: np.flatnonzero(mask) for name, mask in masks.items()}
+    at |= {
+        "contexts": in_order(w.contexts_of, at["consumers"]),
+        "fifo": in_order(w.fifo_of, at["consumers"]),
         "bindings": bindings,
-        "held": held,
-        "stored": stored,
-        "pieces": pieces,
+        "held": in_order(w.held_of, at["keys"]),
+        "stored": in_order(w.stored_of, at["keys"]),
     }
-    parts = {name: structs.picked(getattr(w, name), rows) for name, rows in keep.items()}
-    parts["nodes"]["next"] = number["contexts"][owners]
-    parts["entries"]["next"] = number["consumers"][holders]
-    parts["entries"] = structs.picked(parts["entries"], parts["entries"]["next"] >= 0)
-    acked = _acknowledged(w)
-    parts["acked"] = structs.picked(acked, keep["subs"][acked["sub"]])
-    for part, field_, target in (
-        ("subs", "key", "keys"),
-        ("consumers", "key", "keys"),
-        ("consumers", "sub", "subs"),
-        ("contexts", "consumer", "consumers"),
-        ("bindings", "sub", "subs"),
-        ("bindings", "consumer", "consumers"),
-        ("held", "key", "keys"),
-        ("held", "sub", "subs"),
-        ("producers", "key", "keys"),
-        ("acked", "sub", "subs"),
-        ("stored", "key", "keys"),
-        ("pieces", "stored", "stored"),
-    ):
-        parts[part][field_] = number[target][parts[part][field_]]
-    return parts
+    buffered, pieces = _by_context(w, at["contexts"]), in_order(w.pieces_of, at["stored"])
+    return at | {"buffered": buffered, "pieces": pieces}
 
 
-def _in_order(array: Array, owner: str) -> Array:
-    """Places of the elements with an owner, in the order in which they came."""
-    live = np.flatnonzero(array[owner] >= 0)
-    return live[np.argsort(array["order"][live], kind="stable")]
-
-
-def _kept(w: World, stays: Array, bindings: Array, held: Array) -> dict[str, Array]:
+def _standing(w: World, stays: Array, bindings: Array) -> dict[str, Array]:
+    """Which topics, subscriptions, consumers and producers are more than new ones; `bindings` are
+    those that are kept."""
     p, k, e, s = w.settings[0], w.keys, w.consumers, w.subs
     consumer_clock, sub_clock = k["clock_ms"][e["key"]], k["clock_ms"][s["key"]]
     consumers = (e["touched"] != 0) | (
@@ -382,7 +273,7 @@ def _kept(w: World, stays: Array, bindings: Array, held: Array) -> dict[str, Arr
             | (p["mode"] == L.HASH)
         )
     )
-    consumers[w.bindings["consumer"][bindings]] = True
+    consumers[bindings["consumer"]] = True
     subs = (
         (s["shared"] != 0)
         | (s["stalled"] != 0)
@@ -391,45 +282,36 @@ def _kept(w: World, stays: Array, bindings: Array, held: Array) -> dict[str, Arr
     subs |= (s["mark_ledger"] != NULL) & (
         (k["chunked"][s["key"]] != 0) | (sub_clock - s["told_ms"] < p["idle_ms"])
     )
-    subs[e["sub"][consumers]] = True
-    subs[w.bindings["sub"][bindings]] = True
-    subs[w.held["sub"][held]] = True
-    keys = (
-        (k["open"] != 0)
-        | (k["touched"] != 0)
-        | (k["held"] > 0)
-        | stays
-        | ((k["row_ms"] != NULL) & (k["row_ms"] >= k["clock_ms"]))
-    )
+    for of in (e["sub"][consumers], bindings["sub"], w.held.rows["sub"][places(w.held)]):
+        subs[of] = True
+    keys = (k["open"] != 0) | (k["touched"] != 0) | (w.held_of.first >= 0)
+    keys |= stays | (w.stored_of.first >= 0)
+    keys |= (k["row_ms"] != NULL) & (k["row_ms"] >= k["clock_ms"])
     keys[s["key"][subs]] = True
-    keys |= k["stored"] > 0
-    producers = (
-        (k["open"][w.producers["key"]] != 0)
-        & (w.producers["window_ms"] == k["window_ms"][w.producers["key"]])
-        & keys[w.producers["key"]]
-    )
+    of = w.producers["key"]
+    producers = (k["open"][of] != 0) & (w.producers["window"] == k["window"][of]) & keys[of]
     return {"keys": keys, "subs": subs, "consumers": consumers, "producers": producers}
 
 
-def _renumber(keep: Array) -> Array:
-    """New position by old one; what is dropped, and -1, become -1."""
-    number = np.full(len(keep) + 1, -1, np.int64)
-    number[:-1][keep] = np.arange(int(keep.sum()))
-    return number
+def _by_context(w: World, contexts: Array) -> Array:
+    """Places of the buffered chunks of some contexts, in the order of these and by chunk id."""
+    found = places(w.buffered)
+    rows = w.buffered.rows[found]
+    number = moved(rows["context"], contexts, len(w.contexts.rows))
+    by: Array = found[np.lexsort((rows["chunk_id"], number))]
+    return by
 
 
 def _acknowledged(w: World) -> Array:
     """Ranges of the subscriptions' present epochs, joined where they touch, without what a
     cumulative acknowledgement covers."""
-    more = int(w.settings[0]["acks"])
-    if not len(w.acked) and not more:
-        return w.acked
-    every = structs.grown(w.acked, len(w.acked) + more)
-    every[len(w.acked) :] = w.acks[:more]
+    every = structs.joined([w.acked, in_use(w.acks)])
+    if not len(every):
+        return every
+    every["last"][len(w.acked) :] = every["first"][len(w.acked) :]
     s = w.subs[every["sub"]]
-    covered = (s["has_cumulative"] != 0) & (
-        (every["ledger"] < s["ledger"])
-        | ((every["ledger"] == s["ledger"]) & (every["last"] <= s["entry"]))
+    covered = (every["ledger"] < s["cumulative_ledger"]) | (
+        (every["ledger"] == s["cumulative_ledger"]) & (every["last"] <= s["cumulative_entry"])
     )
     every = every[(every["epoch"] == s["epoch"]) & ~covered]
     if not len(every):

@@ -26,7 +26,9 @@ class Timeline(NamedTuple):
 
 
 NO_GAPS = Timeline(
-    np.array([(-1, int(L.NULL), 0, 0)], L.TURN), np.array([0, 1], np.int64), np.zeros(0, np.int64)
+    np.array([(-1, int(L.NULL), 0, 0)], L.Turn.dtype),
+    np.array([0, 1], np.int64),
+    np.zeros(0, np.int64),
 )
 """Timeline of one broker without gaps for all keys."""
 
@@ -40,7 +42,7 @@ class Gaps(wall_policies.SharedRecords):
     settings = ()
     unset = -1
     by_origin = False
-    turn = L.TURN
+    turn = L.Turn.dtype
 
     def parsed(self, text: str) -> Document | None:
         """No document is of use here."""

@@ -9,184 +9,134 @@ from __future__ import annotations
 
 import numpy as np
 
-from state.chunks.layout import NOBODY, NULL, Feed, Int, Out, World, compiled
-from state.chunks.tables import acknowledged, find_piece, find_stored, put, remove, slot
+from state.chunks.acks import acknowledged
+from state.chunks.layout import NOBODY, NULL, Int, Out, Record, World, before, compiled, inlined
+from state.engine.tables import adopt, at, copy_fields, drop, each, find, release
 
 MOST_PIECES = np.int64(10_000)
 """Stored chunks that a topic keeps at the end of a window."""
 MOST_SUBSCRIPTIONS = np.int64(63)
 """Subscriptions of a topic that are followed: a bit each."""
-ONE = np.int64(1)
+ZERO, ONE = np.int64(0), np.int64(1)
 
 
-@compiled
-def before(ledger: Int, entry: Int, other_ledger: Int, other_entry: Int) -> bool:
-    """Whether one position is before another."""
-    return bool(ledger < other_ledger or (ledger == other_ledger and entry < other_entry))
-
-
-@compiled
-def may_stall(w: World, sub: Int) -> bool:
+@inlined
+def may_stall(s: Record) -> bool:
     """Whether stored chunks matter to a subscription: it is shared, or its type is not known yet."""
-    s = w.subs[sub]
-    return bool(s["shared"] != 0 or (s["typed"] == 0 and s["mark_ledger"] != NULL))
+    return bool(s.shared != 0 or (s.typed == 0 and s.mark_ledger != NULL))
 
 
 @compiled
 def is_passed(w: World, sub: Int, piece: Int) -> bool:
     """Whether a subscription has acknowledged a stored chunk."""
-    s, e = w.subs[sub], w.pieces[piece]
-    if s["mark_ledger"] != NULL and not before(
-        s["mark_ledger"], s["mark_entry"], e["ledger"], e["entry"]
-    ):
+    s, e = w.subs[sub], w.pieces.rows[piece]
+    if not before(s.mark_ledger, s.mark_entry, e.ledger_id, e.entry_id):
         return True
-    return bool(acknowledged(w, sub, e["ledger"], e["entry"]))
+    return bool(acknowledged(w.subs, w.acks, w.acked, sub, e.ledger_id, e.entry_id))
 
 
 @compiled
 def bit_of(w: World, sub: Int) -> Int:
     """The bit of a subscription in `sent`, 0 if it has none; a new one is set nowhere."""
     s = w.subs[sub]
-    if s["number"] < 0:
-        key = s["key"]
-        for number in range(MOST_SUBSCRIPTIONS):
-            other, is_used = w.keys[key]["first_sub"], False
-            while other >= 0:
-                is_used = is_used or w.subs[other]["number"] == number
-                other = w.subs[other]["next"]
-            if not is_used:
-                s["number"] = number
-                clear_sent(w, sub)
-                break
-    return ONE << s["number"] if s["number"] >= 0 else np.int64(0)
+    if s.number < 0:
+        used = ZERO
+        for other in each(w.subs_of, s.key):
+            if w.subs[other].number >= 0:
+                used |= ONE << w.subs[other].number
+        number = ZERO
+        while used & (ONE << number) != 0:
+            number += 1
+        if number >= MOST_SUBSCRIPTIONS:
+            return ZERO
+        s.number = number
+        clear_sent(w, sub)
+    return ONE << s.number
 
 
 @compiled
 def clear_sent(w: World, sub: Int) -> None:
     """What a subscription has not acknowledged will be sent again."""
     s = w.subs[sub]
-    if s["number"] < 0:
+    if s.number < 0:
         return
-    others = ~(ONE << s["number"])
-    message = w.keys[s["key"]]["first_stored"]
-    while message >= 0:
-        at = w.stored[message]["first"]
-        while at >= 0:
-            w.pieces[at]["sent"] &= others
-            at = w.pieces[at]["next"]
-        message = w.stored[message]["next"]
+    others = ~(ONE << s.number)
+    for message in each(w.stored_of, s.key):
+        for piece in each(w.pieces_of, message):
+            w.pieces.rows[piece].sent &= others
 
 
 # -- what is stored --------------------------------------------------------------------------
 
 
-@compiled
+@inlined
 def has_reader(w: World, key: Int) -> bool:
-    """Whether a subscription of a key may have to get stored chunks."""
-    sub = w.keys[key]["first_sub"]
-    while sub >= 0:
-        if may_stall(w, sub):
+    """Whether a subscription of a topic may have to get stored chunks."""
+    for sub in each(w.subs_of, key):
+        if may_stall(w.subs[sub]):
             return True
-        sub = w.subs[sub]["next"]
     return False
 
 
-@compiled
-def message_of(w: World, f: Feed, i: Int, producer: Int) -> Int:
-    """The stored message that a record's chunk belongs to, perhaps a new one."""
-    p, key = w.settings[0], f.key[i]
-    place = find_stored(w, key, f.hash[i], f.uuid[i])
-    if place >= 0 and f.chunk_id[i] != 0:
-        return place
-    if place >= 0:
-        # sent again: a message of its own
-        remove(w.stored_table, slot(key, f.hash[i], 0, w.stored_table), place)
-    k = w.keys[key]
-    place = p["free_stored"]
-    e = w.stored[place]
-    p["free_stored"] = e["next"]
-    e["key"], e["uuid"], e["hash"] = key, f.uuid[i], f.hash[i]
-    e["num_chunks"], e["declared"] = f.num_chunks[i], f.declared[i]
-    e["sequence_id"], e["producer"] = f.sequence_id[i], producer
-    e["order"] = p["next_order"]
-    p["next_order"] += 1
-    e["first"] = e["newest"] = NOBODY
-    e["pieces"] = 0
-    e["next"], e["previous"] = NOBODY, k["last_stored"]
-    if k["last_stored"] >= 0:
-        w.stored[k["last_stored"]]["next"] = place
-    else:
-        k["first_stored"] = place
-    k["last_stored"] = place
-    k["stored"] += 1
-    put(w.stored_table, slot(key, e["hash"], 0, w.stored_table), place)
+@inlined
+def index_newest(w: World) -> None:
+    """Index the newest stored message of each uuid."""
+    for message in range(w.stored.used[0]):
+        e = w.stored.rows[message]
+        w.newest.rows[at(w.newest, (e.key, e.uuid))].message = message
+
+
+@inlined
+def message_of(w: World, r: Record) -> Int:
+    """The stored message that a record's chunk belongs to, perhaps a new one: a chunk 0 that is sent
+    again begins a message of its own."""
+    newest = w.newest.rows[at(w.newest, (r.key, r.uuid))]
+    if newest.message >= 0 and r.chunk_id != 0:
+        return newest.message
+    place = at(w.stored, (r.key, r.ledger_id, r.entry_id))
+    copy_fields(w.stored.rows[place], r)
+    adopt(w.stored_of, r.key, place)
+    newest.message = place
     return place
 
 
 @compiled
-def keep_piece(w: World, f: Feed, i: Int, size: Int, producer: Int) -> None:
+def keep_piece(w: World, r: Record, size: Int) -> None:
     """Keep the chunk of a record until every shared subscription has acknowledged it."""
-    p, key, ledger, entry = w.settings[0], f.key[i], f.ledger[i], f.entry[i]
-    if find_piece(w, key, ledger, entry) >= 0:
+    if find(w.pieces, (r.key, r.ledger_id, r.entry_id)) >= 0:
         return
-    k, owner = w.keys[key], message_of(w, f, i, producer)
-    message = w.stored[owner]
-    place = p["free_piece"]
-    e = w.pieces[place]
-    p["free_piece"] = e["next"]
-    e["stored"], e["next"], e["order"] = owner, NOBODY, p["next_order"]
-    p["next_order"] += 1
-    e["ledger"], e["entry"], e["chunk_id"] = ledger, entry, f.chunk_id[i]
-    e["num_chunks"], e["at_ms"], e["size"], e["sent"] = f.num_chunks[i], f.at_ms[i], size, 0
-    e["before_ledger"], e["before_entry"] = k["added_ledger"], k["added_entry"]
-    if message["newest"] >= 0:
-        w.pieces[message["newest"]]["next"] = place
-    else:
-        message["first"] = place
-    message["newest"] = place
-    message["pieces"] += 1
-    k["pieces"] += 1
-    put(w.piece_table, slot(key, ledger, entry, w.piece_table), place)
-    sub = k["first_sub"]
-    while sub >= 0:
+    k, message = w.keys[r.key], message_of(w, r)
+    place = at(w.pieces, (r.key, r.ledger_id, r.entry_id))
+    e = w.pieces.rows[place]
+    copy_fields(e, r)
+    e.message, e.size = message, size
+    e.before_ledger, e.before_entry = k.added_ledger, k.added_entry
+    adopt(w.pieces_of, message, place)
+    k.pieces += 1
+    for sub in each(w.subs_of, r.key):
         s = w.subs[sub]
         # a chunk can be sent before the record that it was stored
-        if (
-            s["sent_ledger"] != NULL
-            and may_stall(w, sub)
-            and not before(s["sent_ledger"], s["sent_entry"], ledger, entry)
-        ):
-            e["sent"] |= bit_of(w, sub)
-        sub = s["next"]
+        is_sent = s.sent_ledger != NULL and not before(
+            s.sent_ledger, s.sent_entry, r.ledger_id, r.entry_id
+        )
+        if is_sent and may_stall(s):
+            e.sent |= bit_of(w, sub)
 
 
 @compiled
 def drop_stored(w: World, message: Int) -> None:
     """Forget a stored message."""
-    p, e = w.settings[0], w.stored[message]
-    key = e["key"]
-    k = w.keys[key]
-    remove(w.stored_table, slot(key, e["hash"], 0, w.stored_table), message)
-    at = e["first"]
-    while at >= 0:
-        x = w.pieces[at]
-        following = x["next"]
-        remove(w.piece_table, slot(key, x["ledger"], x["entry"], w.piece_table), at)
-        x["stored"], x["next"] = NOBODY, p["free_piece"]
-        p["free_piece"] = at
-        at = following
-    if e["previous"] >= 0:
-        w.stored[e["previous"]]["next"] = e["next"]
-    else:
-        k["first_stored"] = e["next"]
-    if e["next"] >= 0:
-        w.stored[e["next"]]["previous"] = e["previous"]
-    else:
-        k["last_stored"] = e["previous"]
-    k["stored"] -= 1
-    k["pieces"] -= e["pieces"]
-    e["key"], e["next"] = NOBODY, p["free_stored"]
-    p["free_stored"] = message
+    e = w.stored.rows[message]
+    for piece in each(w.pieces_of, message):
+        x = w.pieces.rows[piece]
+        w.keys[e.key].pieces -= 1
+        release(w.pieces_of, message, piece)
+        drop(w.pieces, (x.key, x.ledger_id, x.entry_id))
+    newest = find(w.newest, (e.key, e.uuid))
+    if newest >= 0 and w.newest.rows[newest].message == message:
+        drop(w.newest, (e.key, e.uuid))
+    release(w.stored_of, e.key, message)
+    drop(w.stored, (e.key, e.ledger_id, e.entry_id))
 
 
 @compiled
@@ -194,265 +144,242 @@ def is_waited_for(w: World, message: Int) -> bool:
     """Whether a subscription has not acknowledged all of a stored message; where it is not known
     what it acknowledges, whether it has not been sent all. A feed tells that a moment after the
     subscription came, so what was stored in the window waits for it."""
-    k = w.keys[w.stored[message]["key"]]
-    sub = k["first_sub"]
-    while sub >= 0:
+    key = w.stored.rows[message].key
+    for sub in each(w.subs_of, key):
         s = w.subs[sub]
-        if may_stall(w, sub):
-            bit = bit_of(w, sub)
-            tells = s["acks_seen"] != 0 or s["mark_ledger"] != NULL
-            at = w.stored[message]["first"]
-            while bit != 0 and at >= 0:
-                e = w.pieces[at]
-                is_open = tells or e["sent"] & bit == 0 or e["at_ms"] >= k["window_ms"]
-                if is_open and not is_passed(w, sub, at):
-                    return True
-                at = e["next"]
-        sub = s["next"]
+        bit = bit_of(w, sub) if may_stall(s) else ZERO
+        if bit == 0:
+            continue
+        tells = s.acks_seen != 0 or s.mark_ledger != NULL
+        for piece in each(w.pieces_of, message):
+            e = w.pieces.rows[piece]
+            is_open = tells or e.sent & bit == 0 or e.ts_wall_ms >= w.keys[key].window
+            if is_open and not is_passed(w, sub, piece):
+                return True
     return False
 
 
-@compiled
+@inlined
 def forget_stored(w: World, key: Int) -> None:
-    """Forget all stored messages of a key, and what its subscriptions were sent."""
-    while w.keys[key]["first_stored"] >= 0:
-        drop_stored(w, w.keys[key]["first_stored"])
-    w.keys[key]["added_ledger"] = NULL
-    sub = w.keys[key]["first_sub"]
-    while sub >= 0:
-        w.subs[sub]["sent_ledger"] = NULL
-        sub = w.subs[sub]["next"]
+    """Forget all stored messages of a topic, and what its subscriptions were sent."""
+    for message in each(w.stored_of, key):
+        drop_stored(w, message)
+    w.keys[key].added_ledger = NULL
+    for sub in each(w.subs_of, key):
+        w.subs[sub].sent_ledger = NULL
 
 
-@compiled
+@inlined
 def prune_stored(w: World, key: Int, is_stalled: bool) -> None:
     """Forget what every subscription has, and what is more than a topic keeps: of a stalled one the
     newest, else the oldest."""
-    message = w.keys[key]["first_stored"]
-    while message >= 0:
-        following = w.stored[message]["next"]
+    for message in each(w.stored_of, key):
         if not is_waited_for(w, message):
             drop_stored(w, message)
-        message = following
-    k = w.keys[key]
-    while k["pieces"] > MOST_PIECES:
-        drop_stored(w, k["last_stored"] if is_stalled else k["first_stored"])
+    while w.keys[key].pieces > MOST_PIECES:
+        drop_stored(w, w.stored_of.last[key] if is_stalled else w.stored_of.first[key])
 
 
 # -- what subscriptions do -------------------------------------------------------------------
 
 
-@compiled
-def mark_sent(w: World, sub: Int, ledger: Int, entry: Int, at_ms: Int, is_chunk: bool) -> None:
+@inlined
+def mark_sent(w: World, r: Record, is_chunk: bool) -> None:
     """An entry was delivered to a consumer of a subscription."""
-    s = w.subs[sub]
-    s["sent_ms"] = at_ms
-    if s["sent_ledger"] == NULL or before(s["sent_ledger"], s["sent_entry"], ledger, entry):
-        s["sent_ledger"], s["sent_entry"] = ledger, entry
-    if not is_chunk:
-        return
-    piece = find_piece(w, s["key"], ledger, entry)
+    s = w.subs[r.sub]
+    s.sent_ms = r.ts_wall_ms
+    if before(s.sent_ledger, s.sent_entry, r.ledger_id, r.entry_id):
+        s.sent_ledger, s.sent_entry = r.ledger_id, r.entry_id
+    piece = find(w.pieces, (r.key, r.ledger_id, r.entry_id)) if is_chunk else NOBODY
     if piece >= 0:
-        w.pieces[piece]["sent"] |= bit_of(w, sub)
+        w.pieces.rows[piece].sent |= bit_of(w, r.sub)
 
 
-@compiled
-def end_stall(w: World, sub: Int, ledger: Int, entry: Int, cumulative: bool) -> None:
+@inlined
+def end_stall(s: Record, ledger: Int, entry: Int, is_cumulative: bool) -> None:
     """An acknowledgement of the chunk at which a subscription stopped lets it go on."""
-    s = w.subs[sub]
-    if s["stalled"] == 0:
-        return
-    same = s["stall_ledger"] == ledger and s["stall_entry"] == entry
-    if same or (cumulative and before(s["stall_ledger"], s["stall_entry"], ledger, entry)):
-        s["stalled"] = 0
+    is_same = s.stall_ledger == ledger and s.stall_entry == entry
+    if is_same or (is_cumulative and before(s.stall_ledger, s.stall_entry, ledger, entry)):
+        s.stalled = 0
 
 
 @compiled
 def move_mark(w: World, sub: Int, ledger: Int, entry: Int) -> None:
     """Move mark-delete forward, past what was acknowledged behind it."""
     s = w.subs[sub]
-    if s["mark_ledger"] == NULL or before(s["mark_ledger"], s["mark_entry"], ledger, entry):
-        s["mark_ledger"], s["mark_entry"] = ledger, entry
-    while acknowledged(w, sub, s["mark_ledger"], s["mark_entry"] + 1) and (
-        s["has_cumulative"] == 0
-        or before(s["ledger"], s["entry"], s["mark_ledger"], s["mark_entry"] + 1)
-    ):
-        s["mark_entry"] += 1
+    if before(s.mark_ledger, s.mark_entry, ledger, entry):
+        s.mark_ledger, s.mark_entry = ledger, entry
+    while before(
+        s.cumulative_ledger, s.cumulative_entry, s.mark_ledger, s.mark_entry + 1
+    ) and acknowledged(w.subs, w.acks, w.acked, sub, s.mark_ledger, s.mark_entry + 1):
+        s.mark_entry += 1
 
 
-@compiled
-def take_cursor(w: World, f: Feed, i: Int) -> None:
+@inlined
+def take_cursor(w: World, r: Record) -> None:
     """Apply the position of a cursor."""
-    sub, ledger, entry = f.sub[i], f.mark_ledger[i], f.mark_entry[i]
-    if sub < 0 or ledger == NULL:
+    ledger, entry = r.mark_ledger, r.mark_entry
+    if r.sub < 0 or ledger == NULL:
         return
-    s = w.subs[sub]
-    if s["told_ledger"] != NULL and before(ledger, entry, s["told_ledger"], s["told_entry"]):
+    s = w.subs[r.sub]
+    if before(ledger, entry, s.told_ledger, s.told_entry):
         # set back: what follows is read again
-        s["mark_ledger"], s["mark_entry"] = ledger, entry
-        s["sent_ledger"], s["stalled"], s["has_cumulative"] = NULL, 0, 0
-        s["epoch"] += 1
-        clear_sent(w, sub)
+        s.mark_ledger, s.mark_entry = ledger, entry
+        s.sent_ledger, s.cumulative_ledger, s.stalled = NULL, NULL, 0
+        s.epoch += 1
+        clear_sent(w, r.sub)
     else:
-        move_mark(w, sub, ledger, entry)
-    s["told_ledger"], s["told_entry"], s["told_ms"] = ledger, entry, f.at_ms[i]
-    end_stall(w, sub, ledger, entry, True)
+        move_mark(w, r.sub, ledger, entry)
+    s.told_ledger, s.told_entry, s.told_ms = ledger, entry, r.ts_wall_ms
+    end_stall(s, ledger, entry, True)
 
 
-@compiled
+@inlined
 def end_cursor(w: World, sub: Int) -> None:
     """A subscription was removed."""
     if sub < 0:
         return
     s = w.subs[sub]
-    s["mark_ledger"] = s["told_ledger"] = s["sent_ledger"] = s["sent_ms"] = NULL
-    s["shared"], s["typed"], s["stalled"], s["counted"], s["consumers"] = 0, 0, 0, 0, 0
+    s.mark_ledger = s.told_ledger = s.sent_ledger = s.sent_ms = NULL
+    s.shared, s.typed, s.stalled, s.counted, s.consumers = 0, 0, 0, 0, 0
     clear_sent(w, sub)
 
 
-@compiled
+@inlined
 def count_consumer(w: World, sub: Int, came: bool) -> None:
     """A consumer of a subscription came or went."""
     s = w.subs[sub]
-    s["counted"] = 1
+    s.counted = 1
     if came:
-        s["consumers"] += 1
+        s.consumers += 1
         return
-    s["consumers"] = max(s["consumers"] - 1, np.int64(0))
+    s.consumers = max(s.consumers - 1, ZERO)
     clear_sent(w, sub)
-    if s["consumers"] == 0:
-        s["sent_ledger"] = NULL
+    if s.consumers == 0:
+        s.sent_ledger = NULL
 
 
 # -- who is stalled --------------------------------------------------------------------------
 
 
-@compiled
-def stands_at(w: World, sub: Int, piece: Int) -> bool:
+@inlined
+def stands_at(s: Record, e: Record) -> bool:
     """Whether mark-delete is directly before a stored chunk."""
-    s, e = w.subs[sub], w.pieces[piece]
-    if s["mark_ledger"] == e["ledger"]:
-        return bool(s["mark_entry"] + 1 == e["entry"])
+    if s.mark_ledger == e.ledger_id:
+        return bool(s.mark_entry + 1 == e.entry_id)
     return bool(
-        e["entry"] == 0
+        e.entry_id == 0
         and (
-            e["before_ledger"] == NULL
-            or not before(s["mark_ledger"], s["mark_entry"], e["before_ledger"], e["before_entry"])
+            e.before_ledger == NULL
+            or not before(s.mark_ledger, s.mark_entry, e.before_ledger, e.before_entry)
         )
     )
 
 
-@compiled
-def has_lost_first(w: World, sub: Int, piece: Int) -> bool:
-    """Whether chunk 0 of a stored chunk's message is known to be acknowledged."""
-    at = w.stored[w.pieces[piece]["stored"]]["first"]
-    while at >= 0:
-        if w.pieces[at]["chunk_id"] == 0 and is_passed(w, sub, at):
+@inlined
+def has_lost_first(w: World, sub: Int, message: Int) -> bool:
+    """Whether chunk 0 of a stored message is known to be acknowledged."""
+    for piece in each(w.pieces_of, message):
+        if w.pieces.rows[piece].chunk_id == 0 and is_passed(w, sub, piece):
             return True
-        at = w.pieces[at]["next"]
     return False
 
 
-@compiled
+@inlined
 def first_left(w: World, key: Int, sub: Int) -> Int:
-    """The stored chunk with the smallest position that a subscription has not acknowledged, -1
+    """The stored chunk with the smallest position that a subscription has not acknowledged, NOBODY
     without."""
-    found, message = NOBODY, w.keys[key]["first_stored"]
-    while message >= 0:
-        at = w.stored[message]["first"]
-        while at >= 0:
-            e = w.pieces[at]
-            if (
-                found < 0
-                or before(
-                    e["ledger"], e["entry"], w.pieces[found]["ledger"], w.pieces[found]["entry"]
-                )
-            ) and not is_passed(w, sub, at):
-                found = np.int64(at)
-            at = e["next"]
-        message = w.stored[message]["next"]
+    found = NOBODY
+    for message in each(w.stored_of, key):
+        for piece in each(w.pieces_of, message):
+            e, least = w.pieces.rows[piece], w.pieces.rows[max(found, ZERO)]
+            is_earlier = before(e.ledger_id, e.entry_id, least.ledger_id, least.entry_id)
+            if (found < 0 or is_earlier) and not is_passed(w, sub, piece):
+                found = piece
     return found
 
 
-@compiled
+@inlined
 def leads(w: World, sub: Int, head: Int) -> bool:
     """Whether a stored chunk is the first of its message that a subscription has left, and not
     chunk 0."""
-    h = w.pieces[head]
-    at = w.stored[h["stored"]]["first"]
-    while at >= 0:
-        e = w.pieces[at]
-        is_earlier = before(e["ledger"], e["entry"], h["ledger"], h["entry"])
-        if (is_earlier or e["chunk_id"] < h["chunk_id"]) and not is_passed(w, sub, at):
+    h = w.pieces.rows[head]
+    for piece in each(w.pieces_of, h.message):
+        e = w.pieces.rows[piece]
+        is_earlier = before(e.ledger_id, e.entry_id, h.ledger_id, h.entry_id)
+        if (is_earlier or e.chunk_id < h.chunk_id) and not is_passed(w, sub, piece):
             return False
-        at = e["next"]
-    return bool(h["chunk_id"] > 0)
+    return bool(h.chunk_id > 0)
 
 
-@compiled
+@inlined
 def handed_back(w: World, sub: Int, head: Int, now: Int) -> Int:
     """The last chunk of the message at mark-delete that a subscription was sent whole and has not
-    acknowledged, while others wait: its client asks for that chunk alone. -1 if it is not so."""
-    s, own = w.subs[sub], w.pieces[head]["stored"]
-    bit, last, at = bit_of(w, sub), NOBODY, w.stored[own]["first"]
-    while at >= 0:
-        e = w.pieces[at]
-        if e["sent"] & bit == 0:
+    acknowledged, while others wait: its client asks for that chunk alone. NOBODY if it is not so."""
+    s, h, bit, last = w.subs[sub], w.pieces.rows[head], bit_of(w, sub), NOBODY
+    for piece in each(w.pieces_of, h.message):
+        e = w.pieces.rows[piece]
+        if e.sent & bit == 0:
             return NOBODY
-        if e["chunk_id"] == e["num_chunks"] - 1 and not is_passed(w, sub, at):
-            last = np.int64(at)
-        at = e["next"]
-    if last < 0 or s["mark_ledger"] == NULL or not stands_at(w, sub, head):
+        if e.chunk_id == e.num_chunks - 1 and not is_passed(w, sub, piece):
+            last = piece
+    if last < 0 or s.mark_ledger == NULL or not stands_at(s, h):
         return NOBODY
-    message = w.keys[s["key"]]["first_stored"]
-    while message >= 0:
-        if message != own and is_behind(w, sub, message, last, now):
+    for message in each(w.stored_of, s.key):
+        if message != h.message and is_behind(w, sub, message, last, now):
             return last
-        message = w.stored[message]["next"]
     return NOBODY
+
+
+@inlined
+def stopped_at(w: World, key: Int, sub: Int, now: Int) -> Int:
+    """The stored chunk at which a subscription that was seen to stop stands; NOBODY: none."""
+    s = w.subs[sub]
+    head = find(w.pieces, (key, s.stall_ledger, s.stall_entry))
+    if head < 0 or is_passed(w, sub, head) or is_new(w, head, now) or not leads(w, sub, head):
+        return NOBODY
+    return head
+
+
+@inlined
+def is_new(w: World, piece: Int, now: Int) -> bool:
+    """Whether a chunk was stored only a moment ago."""
+    return bool(now - w.pieces.rows[piece].ts_wall_ms <= w.settings[0].wait_ms)
 
 
 @compiled
 def stalled_at(w: World, key: Int, sub: Int, now: Int) -> Int:
-    """The stored chunk at which a shared subscription has stopped, -1 if it has not: a chunk above
+    """The stored chunk at which a shared subscription has stopped, NOBODY if it has not: a chunk above
     0 that it has not been sent, at mark-delete, while nothing was delivered for a time; or the last
     one of a message that was sent and handed back.
     """
-    p, s = w.settings[0], w.subs[sub]
-    if s["shared"] == 0 or (s["counted"] != 0 and s["consumers"] == 0):
+    s = w.subs[sub]
+    if s.shared == 0 or (s.counted != 0 and s.consumers == 0):
         return NOBODY
-    if s["sent_ms"] != NULL and now - s["sent_ms"] <= p["wait_ms"]:
+    if s.sent_ms != NULL and now - s.sent_ms <= w.settings[0].wait_ms:
         return NOBODY
-    if s["stalled"] != 0:
-        head = find_piece(w, key, s["stall_ledger"], s["stall_entry"])
-        if head >= 0 and is_passed(w, sub, head):
-            return NOBODY
-    else:
-        head = first_left(w, key, sub)
-    if head < 0 or now - w.pieces[head]["at_ms"] <= p["wait_ms"]:
+    if s.stalled != 0:
+        return stopped_at(w, key, sub, now)
+    head = first_left(w, key, sub)
+    if head < 0 or is_new(w, head, now):
         return NOBODY
     if not leads(w, sub, head):
-        return handed_back(w, sub, head, now) if s["stalled"] == 0 else NOBODY
-    if s["stalled"] != 0:
-        return head
-    if w.pieces[head]["sent"] & bit_of(w, sub) != 0:
+        return handed_back(w, sub, head, now)
+    h = w.pieces.rows[head]
+    if h.sent & bit_of(w, sub) != 0:
         return NOBODY
-    if s["mark_ledger"] != NULL:
-        return head if stands_at(w, sub, head) else NOBODY
-    return head if has_lost_first(w, sub, head) else NOBODY
+    if s.mark_ledger != NULL:
+        return head if stands_at(s, h) else NOBODY
+    return head if has_lost_first(w, sub, h.message) else NOBODY
 
 
-@compiled
+@inlined
 def count_stalls(w: World, key: Int, now: Int) -> Int:
-    """How many subscriptions of a key are stalled."""
-    n = np.int64(0)
-    if w.keys[key]["stored"] == 0:
-        return n
-    sub = w.keys[key]["first_sub"]
-    while sub >= 0:
+    """How many subscriptions of a topic are stalled."""
+    n = ZERO
+    for sub in each(w.subs_of, key):
         if stalled_at(w, key, sub, now) >= 0:
             n += 1
-        sub = w.subs[sub]["next"]
     return n
 
 
@@ -460,19 +387,14 @@ def count_stalls(w: World, key: Int, now: Int) -> Int:
 def is_behind(w: World, sub: Int, message: Int, head: Int, now: Int) -> bool:
     """Whether a stored message waits for a stalled subscription: the one at which it stands, and
     those that are whole for a time and whose last chunk it has not been sent."""
-    if w.pieces[head]["stored"] == message:
+    if w.pieces.rows[head].message == message:
         return True
-    bit, at = bit_of(w, sub), w.stored[message]["first"]
-    while at >= 0:
-        e = w.pieces[at]
-        if (
-            e["chunk_id"] == e["num_chunks"] - 1
-            and e["sent"] & bit == 0
-            and now - e["at_ms"] > w.settings[0]["wait_ms"]
-            and not is_passed(w, sub, at)
-        ):
+    bit = bit_of(w, sub)
+    for piece in each(w.pieces_of, message):
+        e = w.pieces.rows[piece]
+        is_unsent_end = e.chunk_id == e.num_chunks - 1 and e.sent & bit == 0
+        if is_unsent_end and not is_new(w, piece, now) and not is_passed(w, sub, piece):
             return True
-        at = e["next"]
     return False
 
 
@@ -480,88 +402,83 @@ def is_behind(w: World, sub: Int, message: Int, head: Int, now: Int) -> bool:
 def is_left(w: World, sub: Int, piece: Int, head: Int) -> bool:
     """Whether a stalled subscription waits for a stored chunk: for none that it has acknowledged,
     and of the message at which it stands for none before that chunk."""
-    e, h = w.pieces[piece], w.pieces[head]
-    is_before = e["stored"] == h["stored"] and e["chunk_id"] < h["chunk_id"]
+    e, h = w.pieces.rows[piece], w.pieces.rows[head]
+    is_before = e.message == h.message and e.chunk_id < h.chunk_id
     return bool(not is_before and not is_passed(w, sub, piece))
 
 
-@compiled
+@inlined
 def next_id(w: World, sub: Int, message: Int, head: Int, least: Int) -> Int:
-    """The smallest chunk id from `least` on that is stored and left, -1 without."""
-    found, at = NOBODY, w.stored[message]["first"]
-    while at >= 0:
-        e = w.pieces[at]
-        if (
-            e["chunk_id"] >= least
-            and (found < 0 or e["chunk_id"] < found)
-            and is_left(w, sub, at, head)
-        ):
-            found = np.int64(e["chunk_id"])
-        at = e["next"]
+    """The smallest chunk id from `least` on that is stored and left, NOBODY without."""
+    found = NOBODY
+    for piece in each(w.pieces_of, message):
+        id_ = w.pieces.rows[piece].chunk_id
+        if id_ >= least and (found < 0 or id_ < found) and is_left(w, sub, piece, head):
+            found = np.int64(id_)
     return found
 
 
-@compiled
+@inlined
 def list_message(
     w: World, o: Out, sub: Int, message: Int, head: Int, window: Int, order: Int
 ) -> None:
     """A row about a stored message of a stalled subscription."""
-    p, e, h = w.settings[0], w.stored[message], w.pieces[head]
-    m = o.missing[p["missing"]]
-    p["missing"] += 1
-    m["window"], m["sub"], m["consumer"], m["order"] = window, sub, NOBODY, order
-    m["uuid"], m["producer"] = e["uuid"], e["producer"]
-    m["sequence_id"], m["num_chunks"], m["declared"] = (
-        e["sequence_id"],
-        e["num_chunks"],
-        e["declared"],
-    )
-    m["stall_ledger"], m["stall_entry"] = h["ledger"], h["entry"]
-    m["first_ledger"], m["buffered"] = NULL, 0
-    at = e["first"]
-    while at >= 0:
-        x = w.pieces[at]
-        if is_left(w, sub, at, head):
-            if m["first_ledger"] == NULL:
-                m["first_ledger"], m["first_entry"] = x["ledger"], x["entry"]
-                m["last_ledger"], m["last_entry"] = x["ledger"], x["entry"]
-                m["first_ms"] = x["at_ms"]
-            if before(x["ledger"], x["entry"], m["first_ledger"], m["first_entry"]):
-                m["first_ledger"], m["first_entry"] = x["ledger"], x["entry"]
-            if before(m["last_ledger"], m["last_entry"], x["ledger"], x["entry"]):
-                m["last_ledger"], m["last_entry"] = x["ledger"], x["entry"]
-            m["last_ms"] = x["at_ms"]
-            if x["size"] != NULL:
-                m["buffered"] += x["size"]
-        at = x["next"]
-    m["gone_start"], m["gone"] = p["gone"], 0
-    least, here = np.int64(0), next_id(w, sub, message, head, np.int64(0))
-    m["next_chunk"] = here
+    n, h = o.used[0], w.pieces.rows[head]
+    m = o.missing[n.missing]
+    n.missing += 1
+    copy_fields(m, w.stored.rows[message])
+    m.window, m.sub, m.consumer, m.order = window, sub, NOBODY, order
+    m.stall_ledger, m.stall_entry = h.ledger_id, h.entry_id
+    m.first_ledger, m.last_ledger, m.buffered = NULL, NULL, 0
+    for piece in each(w.pieces_of, message):
+        if is_left(w, sub, piece, head):
+            add_piece(m, w.pieces.rows[piece])
+    list_gone(w, o, m, message, head)
+
+
+@inlined
+def add_piece(m: Record, x: Record) -> None:
+    """Add a stored chunk to the row about its message."""
+    if m.first_ledger == NULL:
+        m.first_ms = x.ts_wall_ms
+    if m.first_ledger == NULL or before(x.ledger_id, x.entry_id, m.first_ledger, m.first_entry):
+        m.first_ledger, m.first_entry = x.ledger_id, x.entry_id
+    if before(m.last_ledger, m.last_entry, x.ledger_id, x.entry_id):
+        m.last_ledger, m.last_entry = x.ledger_id, x.entry_id
+    m.last_ms = x.ts_wall_ms
+    if x.size != NULL:
+        m.buffered += x.size
+
+
+@inlined
+def list_gone(w: World, o: Out, m: Record, message: Int, head: Int) -> None:
+    """The chunks of a stored message that a stalled subscription cannot get any more, and the first
+    one for which it waits."""
+    n = o.used[0]
+    m.gone_start, m.gone = n.gone, 0
+    least, here = ZERO, next_id(w, m.sub, message, head, ZERO)
+    m.next_chunk = here
     while here >= 0:
         if here > least:
-            if m["gone"] == 0:
-                m["next_chunk"] = least
-            o.gone[p["gone"], 0], o.gone[p["gone"], 1] = least, here - 1
-            p["gone"] += 1
-            m["gone"] += 1
+            if m.gone == 0:
+                m.next_chunk = least
+            o.gone[n.gone, 0], o.gone[n.gone, 1] = least, here - 1
+            n.gone += 1
+            m.gone += 1
         least = here + 1
-        here = next_id(w, sub, message, head, least)
+        here = next_id(w, m.sub, message, head, least)
 
 
-@compiled
+@inlined
 def list_stalled(w: World, o: Out, key: Int, now: Int, window: Int) -> Int:
     """Rows about the messages of every stalled subscription; returns how many."""
-    n = np.int64(0)
-    if w.keys[key]["stored"] == 0:
-        return n
-    sub = w.keys[key]["first_sub"]
-    while sub >= 0:
+    n = ZERO
+    for sub in each(w.subs_of, key):
         head = stalled_at(w, key, sub, now)
-        message = w.keys[key]["first_stored"] if head >= 0 else NOBODY
-        while message >= 0:
+        if head < 0:
+            continue
+        for message in each(w.stored_of, key):
             if is_behind(w, sub, message, head, now):
                 list_message(w, o, sub, message, head, window, n)
                 n += 1
-            message = w.stored[message]["next"]
-        sub = w.subs[sub]["next"]
     return n

@@ -34,6 +34,15 @@ def inlined(function: Callable[..., Any]) -> Any:
     return function if config.DISABLE_JIT else _Compiled(function, {"forceinline": True})
 
 
+def generator(function: Callable[..., Any]) -> Any:
+    """As `inlined`, for generators. They are not kept for the next process: numba compiles no caller
+    of a generator that it has read from its cache.
+    """
+    if config.DISABLE_JIT:
+        return function
+    return CPUDispatcher(function, targetoptions=_OPTIONS | {"forceinline": True})
+
+
 class _Small(CompileResultCacheImpl):  # type: ignore[misc]
     """Compiled code is kept compressed: the types of a World are part of each of its names."""
 

@@ -12,7 +12,7 @@ import numpy as np
 from state.engine.kernel import Array
 from state.engine.records import Records, length
 from state.engine.structs import words
-from state.engine.tables import StateRow, attributed
+from state.engine.tables import StateRow
 
 _BLOCK = 64
 
@@ -32,7 +32,7 @@ def fed(row: type[StateRow], records: Records, **own: Array) -> Array:
         )
         for name, column in own.items():
             into[:, list(row.fields).index(name)] = column
-    return attributed(found)
+    return found
 
 
 @numba.njit(cache=True, nogil=True)

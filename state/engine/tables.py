@@ -16,12 +16,16 @@ renumbered, and the table in memory: rows, and an index of their identities.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
-from numba.core import config
+from llvmlite import ir
+from numba.core import cgutils, config, types
+from numba.extending import intrinsic, overload
 
-from state.engine.kernel import Array, Int, compiled, inlined
+from state.engine.compiling import generator
+from state.engine.kernel import Array, Int, Record, compiled, inlined
 from state.engine.store import Columns
 from state.engine.structs import words
 
@@ -109,7 +113,7 @@ def table(row: type[StateRow], rows: Array, room: int = 0, free: Array = _NONE) 
     """A table with these rows, and room for some more (at least `room` in all). Rows at the places
     `free` are none; what is behind them all is not set."""
     count = len(rows)
-    every = attributed(np.empty(max(room, 2 * count + _ROOM), row.dtype))
+    every = np.empty(max(room, 2 * count + _ROOM), row.dtype)
     words(every)[:count] = words(np.ascontiguousarray(rows))
     words(every)[free] = words(row.blank)
     size = 64
@@ -131,7 +135,7 @@ def table(row: type[StateRow], rows: Array, room: int = 0, free: Array = _NONE) 
 
 
 def attributed(rows: Array) -> Rows:
-    """The same rows, whose fields are attributes in rules that are not compiled, too."""
+    """Rows of a plain layout, whose fields are attributes in rules that are not compiled, too."""
     return rows.view(np.recarray) if config.DISABLE_JIT else rows
 
 
@@ -269,6 +273,37 @@ def _enter_all(t: Indexed, is_used: Array, key: Any) -> None:
             t.slots[p] = place
 
 
+def copy_fields(into: Record, of: Record) -> None:
+    """Copy the fields that two rows of different tables both have, in a kernel."""
+    for name in into.dtype.names:
+        if name in of.dtype.names:
+            into[name] = of[name]
+
+
+@overload(copy_fields, inline="always")
+def _copy_fields(into: Any, of: Any) -> Any:
+    def copied(into: Any, of: Any) -> Any:
+        return _copy_words(into, of)
+
+    return copied
+
+
+@intrinsic
+def _copy_words(context: Any, into: Any, of: Any) -> Any:
+    names = [name for name in into.fields if name in of.fields]
+
+    def copied(context: Any, builder: Any, signature: Any, rows: Any) -> Any:
+        for name in names:
+            target, source = (
+                cgutils.get_record_member(builder, row, kind.offset(name), ir.IntType(64))
+                for row, kind in zip(rows, (into, of), strict=True)
+            )
+            builder.store(builder.load(source), target)
+        return context.get_dummy_value()
+
+    return types.none(into, of), copied
+
+
 # -- rows that belong to a row ---------------------------------------------------------------
 
 
@@ -334,6 +369,16 @@ def release(c: Children, owner: Int, place: Int) -> None:
 def _adopt_all(c: Children, owner: Array, places_: Array) -> None:
     for i in range(len(places_)):
         adopt(c, owner[i], places_[i])
+
+
+@generator
+def each(c: Children, owner: Int) -> Iterator[Int]:
+    """The children of an owner, in order, in a kernel; the one that is given may be released."""
+    place = c.first[owner]
+    while place >= 0:
+        following = c.following[place]
+        yield place
+        place = following
 
 
 def in_order(c: Children, owners: Array) -> Array:

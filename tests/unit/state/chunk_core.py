@@ -12,15 +12,29 @@ import pyarrow as pa
 from state.chunks import consumer as kernel
 from state.chunks import flow, shard
 from state.chunks import layout as L
-from state.chunks.operator import Chunks, room_for_rows
+from state.chunks.operator import Chunks, more_rows, no_rows
 from state.chunks.outputs import OUTCOMES
 from state.chunks.shared import NO_GAPS
+from state.engine.kernel import Int, compiled
 from state.engine.names import Names
+from state.engine.tables import in_order
 from tests.unit.state.chunk_trace import PARAMS
 from udfs.hashing import hash_strings
 
 ROOM = 4000
 SIDE_EFFECTS = ("RESTART_REDELIVERY", "RESTART_CORRUPTED", "EVICTED", "EXPIRED")
+
+
+@compiled
+def deliver_next(w: L.World, o: L.Out, begin: Int) -> Int:
+    """Judge the chunk that stands at the place of the timer."""
+    return kernel.deliver(w, o, w.timer[0], begin)
+
+
+@compiled
+def expire_all(w: L.World, o: L.Out) -> None:
+    """Run an expiry pass at the time of the timer."""
+    kernel.expire(w, o, w.timer[0])
 
 
 @dataclass
@@ -70,25 +84,28 @@ class CoreConsumer:
     def __init__(self, params: Mapping[str, Any]) -> None:
         given = {**PARAMS, **params}
         job = Chunks(given)
-        parts = {name: np.zeros(0, kind) for name, kind in shard.LAYOUTS.items()}
+        parts = {name: np.zeros(0, row.dtype) for name, row in shard.ROWS.items()}
         for name in ("keys", "subs", "consumers"):
-            parts[name] = np.zeros(1, shard.LAYOUTS[name])
-        for name in ("row_ms", "message_ms", "due_ms"):
-            parts["keys"][name] = L.NULL
-        for name in ("start_ms", "closed_ms", "used_ms", "passed_ms"):
-            parts["consumers"][name] = L.NULL
-        parts["consumers"]["known"] = parts["consumers"]["open"] = 1
-        self._w = shard.unpack(
-            parts,
-            job.settings,
-            0,
-            shard.Room(ROOM, 0),
-            NO_GAPS,
-            np.zeros(1, np.int64),
-            np.full(1, given["maxPendingChunkedMessage"]),
+            parts[name] = shard.ROWS[name].blank.copy()
+        for name in ("sub", "key", "known", "open"):
+            parts["consumers"][name] = name in ("known", "open")
+        parts["subs"]["key"] = 0
+        self._w = shard.more_room(
+            shard.unpack(
+                parts,
+                job.settings,
+                0,
+                NO_GAPS,
+                np.zeros(1, np.int64),
+                np.full(1, given["maxPendingChunkedMessage"]),
+                np.zeros((0, 2), np.int64),
+            ),
+            ROOM,
         )
         flow.prepare(self._w, np.full(1, L.NULL))
-        self._o = room_for_rows(self._w, None, 6 * ROOM)
+        o = no_rows()
+        flow.lacks_room(self._w, o, np.int64(6 * ROOM), np.int64(0), np.int64(0))
+        self._o = more_rows(o)
         self._names = Names()
         self._places: list[str] = []
 
@@ -100,12 +117,11 @@ class CoreConsumer:
     @property
     def contexts(self) -> dict[str, Context]:
         """By uuid, in order of creation."""
-        at, found = self._w.consumers[0]["first"], {}
-        while at >= 0:
-            record = self._w.contexts[at]
-            found[self._names.get(int(record["uuid"]))] = Context(record)
-            at = record["next"]
-        return found
+        rows = self._w.contexts.rows
+        return {
+            self._names.get(int(rows[at]["uuid"])): Context(rows[at])
+            for at in in_order(self._w.contexts_of, np.zeros(1, np.int64))
+        }
 
     @property
     def fifo(self) -> list[str]:
@@ -118,11 +134,8 @@ class CoreConsumer:
                 strict=True,
             )
         }
-        at, found = self._w.consumers[0]["head"], []
-        while at >= 0:
-            found.append(by_hash[int(self._w.entries[at]["hash"])])
-            at = self._w.entries[at]["next"]
-        return found
+        entries = in_order(self._w.fifo_of, np.zeros(1, np.int64))
+        return [by_hash[int(h)] for h in self._w.fifo.rows["hash"][entries]]
 
     def chunk(
         self,
@@ -138,17 +151,17 @@ class CoreConsumer:
         """Deliver one chunk."""
         if position not in self._places:
             self._places.append(position)
-        c = self._w.chunk[0]
-        c["at_ms"], c["uuid"] = now_ms, self._names.intern_one(uuid)
+        c = self._w.timer[0]
+        c["ts_wall_ms"], c["uuid"] = now_ms, self._names.intern_one(uuid)
         c["hash"] = int(hash_strings(pa.array([uuid]))[0])
-        c["chunk_id"], c["num_chunks"], c["declared"] = chunk_id, num_chunks, total_bytes
-        c["size"], c["ledger"], c["entry"] = size, 0, self._places.index(position)
-        c["payload"] = c["file"] = c["producer"] = -1
-        c["marker_ledger"] = c["marker_entry"] = L.NULL
-        c["publish_ms"] = L.NULL if publish_time_ms is None else publish_time_ms
-        begin, done = self._w.settings[0]["rows"], self._w.settings[0]["messages"]
-        permits = int(kernel.deliver(self._w, self._o, begin))
-        rows = list(self._rows(int(begin)))
+        c["chunk_id"], c["num_chunks"], c["total_chunk_bytes"] = chunk_id, num_chunks, total_bytes
+        c["entry_bytes"], c["ledger_id"], c["entry_id"] = size, 0, self._places.index(position)
+        c["payload"] = c["payload_file"] = c["producer_name"] = -1
+        c["payload_bytes"] = c["marker_ledger"] = c["marker_entry"] = L.NULL
+        c["publish_time_ms"] = L.NULL if publish_time_ms is None else publish_time_ms
+        begin, done = (int(self._o.used[name][0]) for name in ("rows", "messages"))
+        permits = int(deliver_next(self._w, self._o, np.int64(begin)))
+        rows = list(self._rows(begin))
         answer = Answer("BUFFERED", permits)
         for row in rows:
             answer.acks += row.acks
@@ -156,23 +169,23 @@ class CoreConsumer:
             answer.side_effects += row.side_effects
             if row.outcome not in SIDE_EFFECTS:
                 answer.outcome = row.outcome
-        if self._w.settings[0]["messages"] > done:
+        if self._o.used["messages"][0] > done:
             m = self._o.messages[done]
             parts = self._o.parts[m["start"] : m["start"] + m["parts"]]
             answer.message = Message(
-                [self._places[int(e)] for e in parts["entry"]], int(m["bytes"])
+                [self._places[int(e)] for e in parts["entry_id"]], int(m["buffered"])
             )
         return answer
 
     def sweep(self, now_ms: int) -> list[Answer]:
         """Run an expiry pass."""
-        begin = int(self._w.settings[0]["rows"])
-        self._w.chunk[0]["at_ms"] = now_ms
-        kernel.expire(self._w, self._o, np.int64(0))
+        begin = int(self._o.used["rows"][0])
+        self._w.timer[0]["ts_wall_ms"] = now_ms
+        expire_all(self._w, self._o)
         return list(self._rows(begin))
 
     def _rows(self, begin: int) -> Iterator[Answer]:
-        for row in self._o.rows[begin : self._w.settings[0]["rows"]]:
+        for row in self._o.rows[begin : self._o.used["rows"][0]]:
             at, acks, tracked = int(row["start"]), int(row["acks"]), int(row["tracked"])
             positions = self._o.positions[at : at + acks + tracked, 1]
             names = [self._places[int(e)] for e in positions]

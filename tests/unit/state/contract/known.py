@@ -41,15 +41,15 @@ def chunks(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any]
         contexts = []
         for c in [c for c in range(len(p["contexts"])) if p["contexts"][c]["consumer"] == i]:
             x = p["contexts"][c]
-            mine = p["nodes"][p["nodes"]["next"] == c]
+            mine = p["buffered"][p["buffered"]["context"] == c]
             contexts.append(
                 (
                     text(x["uuid"]),
                     int(x["last"]),
                     int(x["first_ms"]),
-                    int(x["bytes"]),
-                    [(int(n["ledger"]), int(n["entry"])) for n in mine],
-                    int(x["more"]),
+                    int(x["buffered"]),
+                    [(int(n["ledger_id"]), int(n["entry_id"])) for n in mine],
+                    int(x["more_ledger"]),
                 )
             )
         if contexts or e["counter"]:
@@ -59,7 +59,7 @@ def chunks(state: bytes, params: Row, policies: Sequence[str]) -> dict[Any, Any]
                 int(e["start_ms"]),
                 int(e["open"]),
                 contexts,
-                [int(x["hash"]) for x in p["entries"] if x["next"] == i],
+                [int(x["hash"]) for x in p["fifo"] if x["consumer"] == i],
             )
     return found
 

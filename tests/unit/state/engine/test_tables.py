@@ -12,6 +12,7 @@ from state.engine.names import Names
 from state.engine.store import Store
 from state.engine.tables import (
     NOBODY,
+    Children,
     Count,
     Indexed,
     Key,
@@ -23,7 +24,9 @@ from state.engine.tables import (
     adopt,
     at,
     children,
+    copy_fields,
     drop,
+    each,
     find,
     in_order,
     in_use,
@@ -123,6 +126,50 @@ def test_the_identity_stands_first() -> None:
         class Amiss(StateRow):
             requests: Count
             user: Key[Name]
+
+
+class Seen(StateRow):
+    """What was seen of a user."""
+
+    user: Key[Name]
+    last_ms: Ms = NULL
+    rate: Real
+    broker: Place
+
+
+@compiled
+def look_at(uses: Array, seen: Array) -> None:
+    """Copy each use to what was seen."""
+    for i in range(len(uses)):
+        copy_fields(seen[i], uses[i])
+
+
+@compiled
+def release_all(c: Children, owner: Int, found: Array) -> Int:
+    """Release the children of an owner; how many there were."""
+    count = np.int64(0)
+    for place in each(c, owner):
+        found[count] = place
+        count += 1
+        release(c, owner, place)
+    return count
+
+
+def test_each_child_may_be_released_when_it_is_given() -> None:
+    c = children(np.array([1, 0, 1, 1]), np.arange(4), 2, 64)
+    found = np.zeros(4, np.int64)
+    assert release_all(c, np.int64(1), found) == 3 and found[:3].tolist() == [0, 2, 3]
+    assert in_order(c, np.arange(2)).tolist() == [1]
+    assert release_all(c, np.int64(1), found) == 0
+
+
+def test_fields_that_two_rows_have_are_copied() -> None:
+    uses, seen = np.zeros(2, Use.dtype), np.concatenate([Seen.blank, Seen.blank])
+    uses["broker"], uses["user"], uses["requests"], uses["rate"] = (1, 2), (3, -1), 9, (0.5, -0.0)
+    before = uses.copy()
+    look_at(uses, seen)
+    assert seen.tolist() == [(3, NULL, 0.5, 1), (-1, NULL, -0.0, 2)]
+    assert (uses == before).all()
 
 
 KEYS = st.tuples(st.integers(0, 3), st.integers(0, 12))
