@@ -267,7 +267,7 @@ class Settings(_WithJobs):
         if self.reconcile.brokers and self.polls_kafka:
             raise ValueError(
                 "reconcile.brokers: is not read with source.format kafka_groups (allowed: no"
-                " brokers; the cluster of source.groups.options is compared)"
+                " brokers; the cluster of the source is compared)"
             )
         observed = any(DECLARED[job].observed for job in self.jobs)
         if self.reconcile.brokers or self.polls_kafka or observed:

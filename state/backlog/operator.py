@@ -198,7 +198,7 @@ def _records(
     """Records as the kernel reads them, and the store with the ranges that they state."""
     n, moves = len(key), np.flatnonzero(r["event_type"] == flow.CURSOR_STATE)
     ledger, entry, kind = r["ledger_id"].copy(), r["entry_id"].copy(), np.zeros(n, np.int64)
-    kind[moves] = _kinds(r["subscription"][moves], names)
+    kind[moves] = _kinds(r["subscription"][moves], names) if len(moves) else 0
     marks, begin, end = _rows_of(r["mark_delete"][moves], 2, e)
     known = end > begin
     ledger[moves] = entry[moves] = NULL
