@@ -85,14 +85,26 @@ class PolledSite(Site):
         )
 
     def finish(self, drain: bool = True) -> None:
-        """Process what there is to its end, without another poll."""
+        """Process what there is to its end, without another poll; each feed has polled before."""
+        if not self._has_polled():
+            with self.running() as run:
+                run.wait(self._has_polled, "a poll of each feed")
+                run.stop()
         _without_polls(load_settings(self.config, ALONE))
+
+    def _files(self) -> list[tuple[str, Path]]:
+        """All files of polls, each with its feed."""
+        files = folders.matching(self.warehouse, "_weir/polls/*/polls/*")
+        return [(file.parent.parent.name.partition(".")[0], file) for file in files]
+
+    def _has_polled(self) -> bool:
+        written = (self.warehouse / LIVE / "_delta_log").is_dir()
+        return written and {feed for feed, _ in self._files()} >= set(FEEDS)
 
     def polled(self) -> dict[str, list[dict[str, Any]]]:
         """The records of all files of polls, by feed."""
         found: dict[str, list[dict[str, Any]]] = {}
-        for file in folders.matching(self.warehouse, "_weir/polls/*/polls/*"):
-            feed = file.parent.parent.name.partition(".")[0]
+        for feed, file in self._files():
             lines = gzip.decompress(file.read_bytes()).splitlines()
             found.setdefault(feed, []).extend(map(json.loads, lines))
         return found
