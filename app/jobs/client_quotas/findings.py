@@ -1,5 +1,5 @@
 """What the summary of a report says of client quotas: who is throttled, by which limit and because of
-whom, and who fills request handler threads without a limit."""
+whom, and who is among the largest of a broker without a limit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from app.show.report.model import Action, Finding, JobFindings, Urgency
 from app.show.report.phrases import NAMED, Row, clock, number_of, percent, was
 from app.terminal.amounts import duration, number_text
 from app.terminal.counts import all_of
+from app.terminal.sizes import size_text
 
 if TYPE_CHECKING:
     from app.show.report.report_reader import ReportReader
@@ -28,14 +29,14 @@ SELECT t.* FROM ({throttled()}) AS t
 ORDER BY t.requests DESC NULLS LAST, t.measured_windows DESC, t.cluster, t.quota_type, t.user, t.client,
   t.bound_level
 """
-# Two threads, a quarter of those that a broker has by default, and half of what all clients take.
-_FILLED = """
-SELECT u.cluster, u.broker, u.principal, u.client_id, max(u.threads) AS threads,
-  sum(u.threads) / sum(u.threads / u.thread_share) AS share, min(u.window_start_ms) AS begin_ms,
-  max(u.window_start_ms + u.window_ms) AS end_ms
-FROM unlimited_use AS u WHERE u.threads >= 2 AND u.thread_share >= 0.5
+_UNLIMITED = """
+SELECT u.cluster, u.broker, u.principal, u.client_id, max(u.share) AS share,
+  max(u.threads) AS threads, max(u.byte_rate) AS byte_rate,
+  max(coalesce(u.thread_share, 0)) >= max(coalesce(u.byte_share, 0)) AS is_time,
+  min(u.window_start_ms) AS begin_ms, max(u.window_start_ms + u.window_ms) AS end_ms
+FROM clients_without_limit AS u
 GROUP BY u.cluster, u.broker, u.principal, u.client_id
-ORDER BY threads DESC, u.cluster, u.broker, u.principal, u.client_id
+ORDER BY share DESC, u.cluster, u.broker, u.principal, u.client_id
 """
 _JUDGED = (
     "SELECT count(DISTINCT (s.cluster, s.user, s.client)) AS entities FROM client_quota_stats AS s"
@@ -49,7 +50,7 @@ def entity(row: Row) -> str:
 
 
 def _findings(reader: ReportReader) -> list[Finding]:
-    rows, filled = reader.rows(_THROTTLED), reader.rows(_FILLED)
+    rows, unlimited = reader.rows(_THROTTLED), reader.rows(_UNLIMITED)
     found = []
     if rows:
         texts = [_throttled(row) for row in rows[:NAMED]]
@@ -57,9 +58,13 @@ def _findings(reader: ReportReader) -> list[Finding]:
         if more > 0:
             texts.append(f"{number_of(more, 'other limit')} {was(more)} also exceeded.")
         found.append(Finding(" ".join(texts), [_action(row) for row in rows[:NAMED]]))
-    if filled:
-        texts = [_filled(row) for row in filled[:NAMED]]
-        found.append(Finding(" ".join(texts), [_limit_it(row) for row in filled[:NAMED]]))
+    if unlimited:
+        texts = [_large(row) for row in unlimited[:NAMED]]
+        more = len(unlimited) - NAMED
+        if more > 0:
+            verb = "are" if more > 1 else "is"
+            texts.append(f"{number_of(more, 'other client')} {verb} as large without a limit.")
+        found.append(Finding(" ".join(texts), [_limit_it(row) for row in unlimited[:NAMED]]))
     if not found and (entities := reader.row(_JUDGED)["entities"]):
         return [Finding(f"{number_of(entities, 'client')} with a quota, none throttled.")]
     return found
@@ -155,21 +160,25 @@ def _user(row: Row) -> str | None:
 
 
 def _took(row: Row) -> str:
+    what = (
+        f"{row['threads']:.1f} request handler threads"
+        if row["is_time"]
+        else f"{size_text(row['byte_rate'])} per s"
+    )
     return (
-        f"took {row['threads']:.1f} request handler threads of {row['broker']},"
-        f" {percent(row['share'])} of what all clients took, from {clock(row['begin_ms'])} to"
-        f" {clock(row['end_ms'])}"
+        f"took up to {what} of {row['broker']}, {percent(row['share'])} of what all clients took,"
+        f" from {clock(row['begin_ms'])} to {clock(row['end_ms'])}"
     )
 
 
-def _filled(row: Row) -> str:
+def _large(row: Row) -> str:
     text = _client(row)
     return f"{text[:1].upper()}{text[1:]}, which has no limit, {_took(row)}."
 
 
 def _limit_it(row: Row) -> Action:
     return Action(
-        f"Set a request_percentage for {_client(row)}",
+        f"Set a {'request_percentage' if row['is_time'] else 'byte rate'} for {_client(row)}",
         f"it has no limit and {_took(row)}",
         Urgency.OTHERS,
         cluster=row["cluster"],

@@ -70,6 +70,16 @@ SELECT c.cluster, c.broker, c.principal, c.client_id, c.window_start_ms, c.windo
 FROM shares AS c WHERE c.principal IS NOT NULL AND {UNLIMITED}
 """.strip()
 
+# In a cluster where no client has a limit nobody is missing one.
+_WITHOUT_LIMIT = f"""
+SELECT u.*, greatest(u.byte_share, u.thread_share) AS share FROM ({_UNLIMITED_USE}) AS u
+WHERE ((u.byte_share >= 0.25 AND u.byte_rate >= 1048576)
+    OR (u.thread_share >= 0.25 AND u.threads >= 1))
+  AND EXISTS (
+    SELECT 1 FROM client_quota_stats AS q WHERE q.cluster = u.cluster AND q.bound IS NOT NULL
+  )
+""".strip()
+
 _IDLE = """
 SELECT s.cluster, s.quota_type, s.user AS user, s.client, max(s.bound) AS bound,
   max_by(s.bound_level, s.window_start_ms) AS bound_level, max(s.rate_max) AS rate_max,
@@ -107,6 +117,14 @@ VIEWS = (
         "Per window and broker, what each of `unlimited_clients` used: bytes per s and request handler"
         " threads, and its share of those of all clients.",
         _UNLIMITED_USE,
+        reads=("client_usage", "client_quota_stats"),
+    ),
+    View(
+        "clients_without_limit",
+        "The windows of `unlimited_use` in which a client is among the largest of its broker: a quarter of"
+        " the bytes, of 1 MiB per s at least, or of the request handler time, of one thread at least,"
+        " where other clients of the cluster have limits.",
+        _WITHOUT_LIMIT,
         reads=("client_usage", "client_quota_stats"),
     ),
     View(

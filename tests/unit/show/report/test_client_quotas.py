@@ -147,31 +147,36 @@ def test_a_limit_that_this_user_may_not_read_is_of_unknown_size(tmp_path: Path) 
     [
         ({}, "6.0 request handler threads of b1, 75 %"),
         ({"handler_time_ms": 2.0 * MINUTE}, "2.0 request handler threads of b1, 50 %"),
-        ({"handler_time_ms": 1.9 * MINUTE}, ""),  # less than two threads
+        ({"handler_time_ms": 0.9 * MINUTE}, ""),  # less than a thread
+        (
+            {"handler_time_ms": 0.1 * MINUTE, "bytes_": 6 * 60 * 2**20},
+            "6.3 MB per s of b1, 75 %",
+        ),
         ({"user": "etl", "client_id": "x"}, ""),  # has a limit
     ],
 )
-def test_who_fills_request_handler_threads_without_a_limit(
+def test_who_is_among_the_largest_without_a_limit(
     tmp_path: Path, changes: dict[str, Any], took: str
 ) -> None:
     scan = {"user": "scan", "handler_time_ms": 6.0 * MINUTE, "api": "LIST_OFFSETS", **changes}
     rows = [
         *(usage(minute, **scan) for minute in (2, 3)),
-        usage(2, handler_time_ms=2.0 * MINUTE),
-        usage(3, handler_time_ms=6.1 * MINUTE),  # more than half of this minute's
+        usage(2, bytes_=2 * 60 * 2**20, handler_time_ms=2.0 * MINUTE),
+        usage(3, bytes_=60 * 60 * 2**20, handler_time_ms=30.0 * MINUTE),  # most of this minute's
         usage(2, "scan", broker="b2", handler_time_ms=9.0),
     ]
     found = findings(tmp_path, client_usage=rows)
     if not took:
         assert [one.sentence for one in found] == ["1 client with a quota, none throttled."]
         return
-    took = f"took {took} of what all clients took, from 22:16:00 to 22:17:00"
+    took = f"took up to {took} of what all clients took, from 22:16:00 to 22:17:00"
     assert [one.sentence for one in found] == [
         f"Client app of user scan, which has no limit, {took}."
     ]
+    what = "byte rate" if "MB" in took else "request_percentage"
     assert actions(found) == [
         (
-            "Set a request_percentage for client app of user scan",
+            f"Set a {what} for client app of user scan",
             f"it has no limit and {took}",
             Urgency.OTHERS,
             "scan",
