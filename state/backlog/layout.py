@@ -7,11 +7,12 @@ topic or cursor has one block (`span`), sorted by the first two columns.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
+from state.engine.structs import layout
 from state.engine.tables import (
     NOBODY,
     Children,
@@ -23,13 +24,13 @@ from state.engine.tables import (
     Name,
     Place,
     Real,
+    Rows,
     StateRow,
 )
+from state.engine.wall import Clocked
 
 __all__ = ["NOBODY", "NULL", "Array", "Int", "Record", "Rows", "compiled"]
 
-Rows = Any
-"""An array of records, whose fields are attributes in a kernel."""
 LARGEST = np.int64(2**63 - 1)
 MOST_RANGES = np.int64(10_000)
 """Most acknowledged ranges of a cursor."""
@@ -64,16 +65,7 @@ WITHIN, OVER_SIZE, OVER_TIME, MASKED, DEDUPLICATES = codes(5)
 """Why an eviction ended; `no_cursor` of the specification cannot be seen."""
 REACHED, SAME_CURSOR, SKIP_ZERO, EXPIRED, JUMPED, NOT_CLOSED = codes(6)
 
-_i8, _f8 = "<i8", "<f8"
-
-
-def _layout(*fields: str) -> np.dtype:
-    """A structure of 8-byte fields: doubles are marked by a star."""
-    kinds = [(f.rstrip("*"), _f8 if f.endswith("*") else _i8) for f in fields]
-    return np.dtype((np.record, np.dtype(kinds, align=True)))
-
-
-SETTINGS = _layout(
+SETTINGS = layout(
     "ledger_sum",
     "quota_only",
     "keep",
@@ -95,53 +87,55 @@ SETTINGS = _layout(
 are the names of GROUP_STATES.
 """
 
-KEY = _layout(
-    "cluster",
-    "topic",
-    "policy_topic",
-    "namespace",
-    "has_clock",
-    "clock_ms",
-    "latest_ms",
-    "plan_ms",
-    "last_ms",
-    "last_ns",
-    "broker",
-    "feed",
-    "was",
-    "has_state",
-    "deleted",
-    "behind",
-    "version",
-    "cached",
-    "cached_ledger",
-    "cached_entry",
-    "cached_ms",
-    "cached_name",
-    "cached_version",
-    "seen_ledger",
-    "seen_entry",
-    "second",
-    "kept",
-    "woken_ms",
-    "unseen",
-    "system",
-    "kafka",
-    "log_start",
-    "log_gone",
-)
-"""A cluster and topic, with its clock. `policy_topic`: the topic's name in policies, -1 for a topic that is
-never judged. `behind`: entries of the newest ledger that a later one came before. `last_ms` to
-`feed`: its last record. `was`: it had a backlog at the pass before.
-`cached` to `cached_version`: the cached oldest message. `seen_ledger`, `seen_entry`: the highest
-position that a record has shown (NULL: none). `kept`: samples that came in `second`. `woken_ms`:
-when its page was read for a record (NULL: never). `unseen`: state that a gap has left unknown until
-it is stated again, CURSORS and SIZES; the topic is not judged before. `system`: a topic of the
-broker's own, for which neither quotas nor a TTL hold. `kafka`: a partition of Kafka, whose log
-begins at `log_start` (NULL: not known) and was deleted if `log_gone`.
-"""
 
-LINK = _layout("place", "turn", "due_ms", "summed", "cursors", "producers", "unsorted")
+class BacklogTopic(Clocked):
+    """A cluster and topic, with its clock."""
+
+    cluster: Key[Name]
+    topic: Key[Name]
+    policy_topic: Name
+    """The topic's name in policies, -1 for a topic that is never judged."""
+    namespace: Name
+    last_ms: Ms = NULL
+    """Its last record, as the next three."""
+    last_ns: Count = NULL
+    broker: Name
+    feed: Name
+    was: Count
+    """It had a backlog at the pass before."""
+    has_state: Count
+    deleted: Count
+    behind: Count
+    """Entries of the newest ledger that a later one came before."""
+    version: Count
+    cached: Count
+    """The cached oldest message, as the next five."""
+    cached_ledger: Count
+    cached_entry: Count
+    cached_ms: Ms
+    cached_name: Name
+    cached_version: Count
+    seen_ledger: Count = NULL
+    """The highest position that a record has shown (NULL: none)."""
+    seen_entry: Count
+    second: Count
+    kept: Count
+    """Samples that came in `second`."""
+    woken_ms: Ms = NULL
+    """When its page was read for a record (NULL: never)."""
+    unseen: Code
+    """State that a gap has left unknown until it is stated again, CURSORS and SIZES; the topic is not
+    judged before."""
+    system: Code
+    """A topic of the broker's own, for which neither quotas nor a TTL hold."""
+    kafka: Code
+    """A partition of Kafka, as the next two."""
+    log_start: Count = NULL
+    """NULL: not known."""
+    log_gone: Code
+
+
+LINK = layout("place", "turn", "due_ms", "summed", "cursors", "producers", "unsorted")
 """Data of a key while a batch is judged: its broker, its next turn (the one before has the settings
 in force), the next pass, whether sums of its ledgers are up to date, how many cursors and producers
 it has, whether its cursors are in another order than that of their names (see `first_cursor`).
@@ -249,7 +243,7 @@ LEDGERS, SAMPLES, RANGES = codes(3)
 """Pools, as `World.tops` counts them; the first two have spans by key."""
 KEY_POOLS = 2
 
-TURN = _layout(
+TURN = layout(
     "rank",
     "at_ms",
     "start",
@@ -267,7 +261,7 @@ TURN = _layout(
 `state.engine.wall_policies`), or has other settings. `rank`: place
 among all shared records; `fresh`: it came with this call."""
 
-QUOTA = _layout(
+QUOTA = layout(
     "limit_bytes",
     "limit_s",
     "size_policy",
@@ -280,7 +274,7 @@ QUOTA = _layout(
 """One element: the quotas in force for a key, the TTL of its messages (0: none) and the interval at
 which they expire; a limit below 0 is none."""
 
-DOCUMENT = _layout(
+DOCUMENT = layout(
     "rank",
     "has_size",
     "limit_bytes",

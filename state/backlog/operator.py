@@ -40,7 +40,7 @@ from state.backlog.layout import NULL, Array, BacklogRecord, Out, Store, World
 from state.backlog.rows import tables as tables_of
 from state.backlog.sequence import SEQUENCE
 from state.backlog.shard import Shard
-from state.engine import broker_changes, wall
+from state.engine import broker_changes
 from state.engine.documents import Configured, parsed
 from state.engine.feed import fed
 from state.engine.kernel import Int
@@ -70,6 +70,7 @@ class Backlog(SharedWallJob[Shard]):
 
     name = NAME
     key = DECLARATION.key
+    row = L.BacklogTopic
     columns = COLUMNS
     order = SEQUENCE
     standing = common.POLICIES
@@ -110,9 +111,7 @@ class Backlog(SharedWallJob[Shard]):
 
     def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
         old = len(s.parts["keys"])
-        keys, key = wall.interned(
-            s.parts["keys"], self.key, [records[column] for column in self.key], _BLANK
-        )
+        keys, key = super()._keys(s, records)
         if len(keys) > old:
             _derive(keys[old:], s.names)
         return keys, key
@@ -156,25 +155,6 @@ class Backlog(SharedWallJob[Shard]):
             if at < 0:
                 return w, o
             w, o = shards.more_room(w), _more_rows(w, o)
-
-
-_BLANK: dict[str, Any] = {
-    **dict.fromkeys(
-        (
-            "clock_ms",
-            "latest_ms",
-            "plan_ms",
-            "last_ms",
-            "last_ns",
-            "seen_ledger",
-            "woken_ms",
-            "log_start",
-        ),
-        NULL,
-    ),
-    **dict.fromkeys(("broker", "feed", "cached_name"), NONE),
-}
-"""Fields of a new key."""
 
 
 def _derive(fresh: Array, names: Names) -> None:

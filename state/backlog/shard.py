@@ -19,7 +19,7 @@ from state.engine.names import Names
 from state.engine.owned import beside, by_count, by_field
 from state.engine.records import Records, empty
 from state.engine.resting import Pages, Resting
-from state.engine.store import Columns, Plain, Pool, RecordSet, Struct, Texts, turn_back
+from state.engine.store import Plain, Pool, RecordSet, Struct, Texts, turn_back
 from state.engine.store import Store as Kept
 from state.engine.structs import grown, picked
 from state.engine.tables import (
@@ -35,7 +35,6 @@ from state.engine.tables import (
 )
 from state.engine.wall_job import SharedShard
 
-KEY_NAMES = ("cluster", "topic", "policy_topic", "namespace", "broker", "feed", "cached_name")
 POOLS = {"ledgers": 4, "samples": 4, "ranges": 3}
 """Pools that are stored, with the columns of each: those of a ledger that are not derived."""
 SEEN = ("seen_bytes", "seen_consumed")
@@ -48,7 +47,7 @@ KEPT = Kept(
     Texts("config"),
     Struct("meaning", MEANING, ("name",)),
     Pages("resting", ("due_ms", "due_plan_ms")),
-    Columns("keys", L.KEY, KEY_NAMES),
+    L.BacklogTopic.part("keys"),
     replace(Cursor.part("cursors"), derived=L.DERIVED_CURSOR),
     TopicProducer.part("producers"),
     *(Pool(name, columns) for name, columns in POOLS.items()),

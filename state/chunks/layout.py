@@ -21,6 +21,7 @@ from state.engine.tables import (
     Place,
     StateRow,
 )
+from state.engine.wall import Clocked
 
 __all__ = ["NOBODY", "NULL", "Array", "Int", "Record", "compiled", "inlined"]
 
@@ -86,15 +87,11 @@ class ChunkSettings(StateRow):
     """Number of the next thing of which the order matters."""
 
 
-class ChunkTopic(StateRow):
+class ChunkTopic(Clocked):
     """A cluster and topic with its clock; from `chunks` to `most` what the open window counts."""
 
     cluster: Key[Name]
     topic: Key[Name]
-    has_clock: Count
-    clock_ms: Ms = NULL
-    latest_ms: Ms = NULL
-    plan_ms: Ms = NULL
     last_ms: Ms = NULL
     """Of its last record; NULL: there was none."""
     last_ns: Count = NULL

@@ -36,21 +36,17 @@ from state.engine.payloads import PARTS, RELEASES
 from state.engine.reach import Reach
 from state.engine.records import Records, length, read_blobs
 from state.engine.structs import grown
-from state.engine.tables import StateRow
 from state.engine.wall_job import Batch, SharedWallJob, least
 from udfs.hashing import hash_strings
 
 Stage = Callable[[pa.Table], str]
 _KINDS = {
-    name: np.dtype((np.record, kind))
-    for name, kind in (
-        ("rows", EVENT),
-        ("messages", MESSAGE),
-        ("parts", L.BufferedChunk.dtype),
-        ("levels", LEVEL),
-        ("missing", MISSING),
-        ("windows", CLOSED),
-    )
+    "rows": EVENT,
+    "messages": MESSAGE,
+    "parts": L.BufferedChunk.dtype,
+    "levels": LEVEL,
+    "missing": MISSING,
+    "windows": CLOSED,
 }
 """Rows of `Out`."""
 
@@ -60,6 +56,7 @@ class Chunks(SharedWallJob[Shard]):
 
     name = NAME
     key = DECLARATION.key
+    row = L.ChunkTopic
     columns = COLUMNS
     order = SEQUENCE
     standing = common.GAPS
@@ -144,10 +141,6 @@ class Chunks(SharedWallJob[Shard]):
         new[PAYLOAD] = at
         s.files = self._files(s, [s.waiting, new])
         return new
-
-    def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
-        every = np.ones(length(records), bool)
-        return _interned(s, "keys", [records[column] for column in self.key], every)
 
     # -- judging -----------------------------------------------------------------------------
 
@@ -391,12 +384,7 @@ class Chunks(SharedWallJob[Shard]):
 def _interned(s: Shard, name: str, values: Sequence[Array], create: Array) -> tuple[Array, Array]:
     """The rows of a part, with new ones for identities that it does not have (where `create` is
     true), and the place of each identity, -1 without one."""
-    row = shards.STANDING[name]
-    return wall.interned(s.parts[name], row.keys, values, _defaults(row), create)
-
-
-def _defaults(row: type[StateRow]) -> dict[str, Any]:
-    return {name: field.default for name, field in row.fields.items() if name not in row.keys}
+    return wall.interned(shards.STANDING[name], s.parts[name], values, create)
 
 
 def no_rows() -> Out:

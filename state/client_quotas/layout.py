@@ -6,12 +6,14 @@ written.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled, inlined
+from state.engine.structs import layout
 from state.engine.tables import NOBODY, Code, Count, Indexed, Key, Ms, Name, Place, Real, StateRow
+from state.engine.wall import Clocked
 from state.events import QUOTA_TYPES
 
 __all__ = ["NOBODY", "NULL", "Array", "Int", "Record", "compiled", "inlined"]
@@ -47,55 +49,48 @@ OF_REQUESTS, OF_METRICS = codes(2)
 THROTTLED, REFUSED, ALLOWED = codes(3)
 WITHIN, RATE_OVER, TIME_OVER, TOKENS_BELOW, REFUSED_OVER, UNBOUND, EXEMPT = codes(7)
 
-_i8, _u1, _f8 = "<i8", "|u1", "<f8"
-
-
-def _layout(*fields: tuple[Any, ...]) -> np.dtype:
-    return np.dtype(list(fields), align=True)
-
-
-SETTINGS = _layout(
-    ("samples", _i8),
-    ("window_ms", _i8),
-    ("mutation_samples", _i8),
-    ("mutation_window_ms", _i8),
-    ("stat", _i8),
-    ("wraps", _i8),
-    ("reports", _i8),
-    ("forgets", _i8),
-    ("idle_ms", _i8),
-    ("period_ms", _i8),
-    ("verdicts_too", _i8),
-    ("stride", _i8),
-    ("empty", _i8),
-    ("everywhere", _i8),
-    ("decisions", _i8),
-    ("verdicts", _i8),
-    ("row_key", _i8),
-    ("row_ms", _i8),
-    ("decision_no", _i8),
-    ("verdict_no", _i8),
+SETTINGS = layout(
+    "samples",
+    "window_ms",
+    "mutation_samples",
+    "mutation_window_ms",
+    "stat",
+    "wraps",
+    "reports",
+    "forgets",
+    "idle_ms",
+    "period_ms",
+    "verdicts_too",
+    "stride",
+    "empty",
+    "everywhere",
+    "decisions",
+    "verdicts",
+    "row_key",
+    "row_ms",
+    "decision_no",
+    "verdict_no",
 )
 """One element: the parameters, the names of no tag and `*`, and the numbers of
 rows. A sensor has room for `stride` samples."""
 
-KEY = _layout(
-    ("cluster", _i8),
-    ("broker", _i8),
-    ("has_clock", _i8),
-    ("clock_ms", _i8),
-    ("latest_ms", _i8),
-    ("plan_ms", _i8),
-    ("began", _i8),
-    ("kinds", _i8),
-    ("rested_ms", _i8),
-    ("called", _i8),
-)
-"""A broker with its clock; `rested_ms` is when its entities last went to rest, `called` whether one
-of them was needed since. `kinds`: which kinds of entities ever had a quota since its first record
-or start, with `forgets` those that have one, three bits (`OF_USER` …) for each type."""
 
-LINK = _layout(("next", _i8), ("version", _i8))
+class QuotaBroker(Clocked):
+    """A broker with its clock."""
+
+    cluster: Key[Name]
+    broker: Key[Name]
+    began: Count
+    kinds: Count
+    """Which kinds of entities ever had a quota since its first record or start, with `forgets` those
+    that have one, three bits (`OF_USER` …) for each type."""
+    rested_ms: Ms
+    """When its entities last went to rest."""
+    called: Count
+    """Whether one of them was needed since."""
+
+
+LINK = layout("next", "version")
 """Data of a broker while a batch is judged: its next shared record, and how often its limits have
 changed."""
 

@@ -37,13 +37,11 @@ from state.engine.documents import Configured
 from state.engine.emitted import Emitted
 from state.engine.feed import fed
 from state.engine.reach import Reach
-from state.engine.records import Records, length
+from state.engine.records import length
 from state.engine.wall_job import Batch, SharedWallJob, least
 from state.events import EVERY_BROKER, KIND_INDEX, QUOTA_TYPES
 
 _RATE = KIND_INDEX["client_rate"]
-_BLANK: dict[str, Any] = dict.fromkeys(("clock_ms", "latest_ms", "plan_ms"), NULL)
-"""Fields of a new key."""
 _NAMES = pa.array(["", EVERY_BROKER, *L.APIS, *QUOTA_TYPES], pa.string())
 
 
@@ -52,6 +50,7 @@ class ClientQuotas(SharedWallJob[Shard]):
 
     name = NAME
     key = DECLARATION.key
+    row = L.QuotaBroker
     columns = COLUMNS
     order = SEQUENCE
     standing = LIMITS
@@ -86,11 +85,6 @@ class ClientQuotas(SharedWallJob[Shard]):
 
     def _write(self, s: Shard) -> bytes:
         return shards.write(s)
-
-    def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
-        return wall.interned(
-            s.parts["keys"], self.key, [records[column] for column in self.key], _BLANK
-        )
 
     # -- judging -----------------------------------------------------------------------------
 

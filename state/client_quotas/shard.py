@@ -29,7 +29,7 @@ from state.engine.kernel import Int
 from state.engine.names import Names
 from state.engine.records import Records
 from state.engine.resting import Pages, Resting
-from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
+from state.engine.store import Plain, RecordSet, Store, Struct, Texts
 from state.engine.tables import Indexed, in_use, table, with_room
 from state.engine.wall_job import SharedShard
 from udfs.users import user_of
@@ -49,7 +49,7 @@ KEPT = Store(
     STATE_VERSION,
     Texts("config"),
     Struct("meaning", MEANING, ("name", "user", "client")),
-    Columns("keys", L.KEY, ("cluster", "broker")),
+    L.QuotaBroker.part("keys"),
     *_ENTITIES,
     RecordSet("waiting", COLUMNS),
     RecordSet("shared", COLUMNS),

@@ -6,12 +6,36 @@ that the key is in. The scalars of a key are one element of its array `key`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, compiled
 from state.engine.order import FIRST
+
+CLOCK: Sequence[str | tuple[str, str]] = (
+    ("has_clock", "|u1"),
+    "clock_ns",
+    "clock_wall_ms",
+    "latest_ns",
+    "latest_wall_ms",
+    "plan_ms",
+    "apart_ms",
+    "other_ms",
+    ("others", "|u1"),
+    ("vouched", "|u1"),
+    ("has_run", "|u1"),
+    "run_wall_ms",
+    ("run_has_seq", "|u1"),
+    "run_seq",
+)
+"""Fields of a key with a clock of monotonic time, and of the distance between its two clocks."""
+NEVER_SET = (
+    *("clock_wall_ms", "latest_ns", "latest_wall_ms"),
+    *("plan_ms", "apart_ms", "run_wall_ms"),
+)
+"""Those that are NULL in a new key."""
 
 NS_PER_MS = 1_000_000
 _NS_PER_MS = np.int64(NS_PER_MS)

@@ -30,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 
 from state.engine.packing import pack, unpack
+from state.engine.structs import record
 
 Array = np.ndarray
 MAGIC = b"WEI3"
@@ -117,7 +118,7 @@ def _type(fields: Sequence[Any]) -> np.dtype[Any]:
     if fields and fields[0][0] == "":
         _, element, shape = fields[0]
         return np.dtype((element, tuple(shape))) if shape else np.dtype(element)
-    return np.dtype([(f, t, tuple(shape)) for f, t, shape in fields], align=True)
+    return record([(f, t, tuple(shape)) for f, t, shape in fields])
 
 
 class Stored(Mapping[str, Array]):

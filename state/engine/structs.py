@@ -8,10 +8,21 @@ bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 Array = np.ndarray
+
+
+def record(fields: Sequence[tuple[Any, ...]]) -> np.dtype[Any]:
+    """A layout of these fields. np.record: they are attributes in interpreted rules, too."""
+    return np.dtype((np.record, np.dtype(list(fields), align=True)))
+
+
+def layout(*fields: str | tuple[str, str]) -> np.dtype[Any]:
+    """A layout of integers of 8 bytes, and of fields that have another type."""
+    return record([(field, "<i8") if isinstance(field, str) else field for field in fields])
 
 
 def words(array: Array) -> Array:

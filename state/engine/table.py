@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from state.engine.structs import record
 from state.events import NULL
 
 TEXT, LONG, SHORT, FLAG, RATE = pa.string(), pa.int64(), pa.int32(), pa.bool_(), pa.float64()
@@ -195,8 +196,7 @@ class Output:
                 for name in own
                 if name not in kinds
             }
-        # np.record: interpreted rules, too, have its fields as attributes
-        return np.dtype((np.record, np.dtype(list(kinds.items()), align=True)))
+        return record(list(kinds.items()))
 
     def of(self, job: str) -> Table:
         """The complete table."""

@@ -21,13 +21,13 @@ from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar, get_type_hints
 
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, config, types
+from numba.core import cgutils, types
 from numba.extending import intrinsic, overload
 
 from state.engine.compiling import generator
 from state.engine.kernel import Array, Int, Record, compiled, inlined
 from state.engine.store import Columns
-from state.engine.structs import words
+from state.engine.structs import record, words
 
 NOBODY = np.int64(-1)
 """The place of a row that is not there."""
@@ -62,7 +62,8 @@ Name = Annotated[Any, Field(is_name=True, default=-1)]
 
 
 class StateRow:
-    """A row of a table of state; a subclass declares the fields, those of the identity first."""
+    """A row of a table of state; a subclass declares the fields, those of the identity first. Fields
+    that it inherits stand behind the identity."""
 
     fields: ClassVar[dict[str, Field]]
     keys: ClassVar[tuple[str, ...]]
@@ -73,16 +74,20 @@ class StateRow:
     def __init_subclass__(cls) -> None:
         hints = get_type_hints(cls, include_extras=True)
         own = {name: hints[name].__metadata__ for name in cls.__annotations__}
-        cls.fields = {
-            name: about[0]._replace(default=getattr(cls, name, about[0].default))
-            for name, about in own.items()
-        }
         cls.keys = tuple(name for name, about in own.items() if _KEY in about)
+        inherited = getattr(cls, "fields", {})
+        cls.fields = {
+            name: field._replace(default=getattr(cls, name, field.default))
+            for name, field in (
+                *((name, own[name][0]) for name in cls.keys),
+                *inherited.items(),
+                *((name, about[0]) for name, about in own.items() if name not in cls.keys),
+            )
+        }
         if tuple(own)[: len(cls.keys)] != cls.keys:
             raise TypeError(f"{cls.__name__}: the fields of the identity stand first")
         kinds = [(name, field.dtype) for name, field in cls.fields.items()]
-        # np.record: interpreted rules, too, have fields as attributes
-        cls.dtype = np.dtype((np.record, np.dtype(kinds, align=True)))
+        cls.dtype = record(kinds)
         cls.blank = np.array([tuple(field.default for field in cls.fields.values())], cls.dtype)
 
     @classmethod
@@ -132,11 +137,6 @@ def table(row: type[StateRow], rows: Array, room: int = 0, free: Array = _NONE) 
     # a tuple as long as the identity: its length is part of a compiled function's type
     _enter_all(found, _is_used(found), (np.int64(0),) * len(row.keys))
     return found
-
-
-def attributed(rows: Array) -> Rows:
-    """Rows of a plain layout, whose fields are attributes in rules that are not compiled, too."""
-    return rows.view(np.recarray) if config.DISABLE_JIT else rows
 
 
 def in_use(t: Indexed) -> Rows:

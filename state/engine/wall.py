@@ -6,8 +6,8 @@ A new record before the clock at the beginning of its batch is refused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import numba
 import numpy as np
@@ -18,18 +18,22 @@ from state.engine.reach import Reach
 from state.engine.records import STILL, Array, Records, length, take
 from state.engine.refused import FAR_MS, Refused
 from state.engine.sequence import Sequence as Order
-from state.engine.structs import grown
+from state.engine.structs import grown, words
+from state.engine.tables import Count, Ms, StateRow
 from state.events import DUPLICATE, TOO_LATE
 
-CLOCK_FIELDS = [
-    ("has_clock", "|u1"),
-    ("clock_ms", "<i8"),
-    ("latest_ms", "<i8"),
-    ("plan_ms", "<i8"),
-]
-"""Required fields of the array of keys; `latest_ms` is NULL before the first record that moves the
-clock, `plan_ms` before the first one. It is the plan of the batch with the last one."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+class Clocked(StateRow):
+    """A row with the clock of a key; a job declares what identifies the key, and what else it keeps."""
+
+    has_clock: Count
+    clock_ms: Ms = NULL
+    latest_ms: Ms = NULL
+    """NULL before the first record that moves the clock."""
+    plan_ms: Ms = NULL
+    """The plan of the batch with the last record; NULL before the first one."""
 
 
 class Lateness(NamedTuple):
@@ -180,23 +184,17 @@ def first_waiting(keys: int, key: Array, records: Records) -> tuple[Array, Array
 
 
 def interned(
-    known: Array,
-    fields: Sequence[str],
-    values: Sequence[Array],
-    blank: Mapping[str, Any],
-    create: Array | None = None,
+    row: type[StateRow], known: Array, values: Sequence[Array], create: Array | None = None
 ) -> tuple[Array, Array]:
-    """Elements identified by two or three names, with new ones appended (only where `create` is
-    true, if given); and the element of each row, -1 without one.
-
-    `fields` are those of `known` with the names, `blank` has other values of new elements.
+    """Rows that two or three integers identify, with new ones appended (only where `create` is
+    true, if given); and the place of each identity, -1 without one.
     """
     n, count = len(values[0]), len(known)
     found = np.empty(n, np.int64)
     if not n:
         return known, found
     every = np.zeros((count + n, 3), np.int64)
-    for i, field in enumerate(fields):
+    for i, field in enumerate(row.keys):
         every[:count, i] = known[field]
     zero = np.zeros(n, np.int64)
     a, b, c = (*values, zero)[:3]
@@ -206,11 +204,9 @@ def interned(
     if made == count:
         return known, found
     more = grown(known, made)
-    fresh = more[count:]
-    for i, field in enumerate(fields):
-        fresh[field] = every[count:made, i]
-    for field, value in blank.items():
-        fresh[field] = value
+    words(more)[count:] = words(row.blank)
+    for i, field in enumerate(row.keys):
+        more[field][count:] = every[count:made, i]
     return more, found
 
 

@@ -73,6 +73,9 @@ class WallJob(ABC, Generic[S]):
 
     name: str
     key: tuple[str, ...]
+    """Columns that name the key of a record."""
+    row: type[wall.Clocked]
+    """A key, whose identity these are."""
     columns: tuple[str, ...]
     order: Order
     _lateness_ms: int
@@ -116,10 +119,6 @@ class WallJob(ABC, Generic[S]):
         """The shard behind its bytes, or a new one."""
 
     @abstractmethod
-    def _keys(self, s: S, records: Records) -> tuple[Array, Array]:
-        """The keys of a shard, those of new records included, and the key of each record."""
-
-    @abstractmethod
     def _judge(self, s: S, batch: Batch, reach: Reach) -> dict[str, pa.Table]:
         """Judge records, fire timers and leave in the shard what lives on; the rows by table."""
 
@@ -130,6 +129,10 @@ class WallJob(ABC, Generic[S]):
     @abstractmethod
     def _write(self, s: S) -> bytes:
         """The bytes of a shard."""
+
+    def _keys(self, s: S, records: Records) -> tuple[Array, Array]:
+        """The keys of a shard, those of new records included, and the key of each record."""
+        return wall.interned(self.row, s.parts["keys"], [records[column] for column in self.key])
 
     def follow(self, versions: Iterable[documents.Version]) -> None:
         """See `state.engine.job`; policies decide nothing in a job that has none."""

@@ -6,11 +6,13 @@ written. Lists are linked by position, -1 ends them; a free element is linked by
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from state.engine.clocks import CLOCK
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled, inlined
+from state.engine.structs import layout
 from state.engine.tables import Code, Count, Ms, Name, Place, StateRow
 from state.entry_cache.outputs import SUFFIXES
 
@@ -33,17 +35,6 @@ SUFFIX_COUNT = np.int64(len(SUFFIXES))
 BLOCK = np.int64(32)
 """Positions of one page."""
 BLOCK_SHIFT, BLOCK_MASK = np.int64(5), np.int64(31)
-
-_i8, _i4, _u1 = "<i8", "<i4", "|u1"
-
-
-def _layout(*fields: tuple[Any, ...]) -> np.dtype:
-    return np.dtype(list(fields), align=True)
-
-
-def _longs(*names: str) -> list[tuple[str, str]]:
-    return [(name, _i8) for name in names]
-
 
 COUNTED = (
     "hits",
@@ -81,37 +72,35 @@ SETTINGS = (
     "backlog_between",
 )
 
-VARIANT = _layout(
-    ("given", _i8),
-    *_longs(*SETTINGS),
-    *_longs(
-        "used",
-        "count",
-        "wanted",
-        "head",
-        "tail",
-        "stash_head",
-        "stash_tail",
-        "aside",
-        "unwanted_head",
-        "unwanted_tail",
-        "topics",
-        "number",
-        "passed_ns",
-        "idle_until_ns",
-        "idle_visits",
-        "idle_passes",
-        "passes_size",
-        "entries_visited",
-        "max_used",
-        "most_used",
-        "most_wanted",
-        "evicted_wanted_bytes",
-        "passes",
-        "work",
-        *COUNTED,
-        "filled",
-    ),
+VARIANT = layout(
+    "given",
+    *SETTINGS,
+    "used",
+    "count",
+    "wanted",
+    "head",
+    "tail",
+    "stash_head",
+    "stash_tail",
+    "aside",
+    "unwanted_head",
+    "unwanted_tail",
+    "topics",
+    "number",
+    "passed_ns",
+    "idle_until_ns",
+    "idle_visits",
+    "idle_passes",
+    "passes_size",
+    "entries_visited",
+    "max_used",
+    "most_used",
+    "most_wanted",
+    "evicted_wanted_bytes",
+    "passes",
+    "work",
+    *COUNTED,
+    "filled",
 )
 """One cache. Its settings in force (`max_bytes` NULL = no size check). `filled`: had an entry in
 this run of the broker. `aside` entries are in the
@@ -121,162 +110,141 @@ before `passed_ns` have run; those before `idle_until_ns` visit `idle_visits` en
 and, from `most_used` on, those since the key began, without the open window.
 """
 
-CELL = _layout(*_longs("used", "count", "wanted", "bare", "head_at", "held", *COUNTED))
+CELL = layout("used", "count", "wanted", "bare", "head_at", "held", *COUNTED)
 """A topic in a cache, at topic * caches + cache: levels (`bare`: bytes without a counter), place in
 the heap of lowest positions, and what the open window counts; `held`: had an entry in it."""
 
-SET = _layout(*_longs("first", "last", "finger"))
+SET = layout("first", "last", "finger")
 """Pages of an ordered set of positions; `finger` is the one used last."""
 
-PAGE = _layout(*_longs("owner", "ledger", "block", "bits", "previous", "next"))
+PAGE = layout("owner", "ledger", "block", "bits", "previous", "next")
 """Entries block * 32 to block * 32 + 31 of a ledger. Owner: a cell, or `replay_owner` for the replay
 queue of that subscription.
 """
 
-ENTRY = _layout(
-    *_longs(
-        "ts",
-        "inserted_ns",
-        "bytes",
-        "expected",
-        "page",
-        "previous",
-        "next",
-        "requeue_count",
-        "place",
-        "unwanted_previous",
-        "unwanted_next",
-    ),
-    ("slot", _u1),
-    ("counted", _u1),
-    ("accessed", _u1),
-    ("aside", _u1),
+ENTRY = layout(
+    "ts",
+    "inserted_ns",
+    "bytes",
+    "expected",
+    "page",
+    "previous",
+    "next",
+    "requeue_count",
+    "place",
+    "unwanted_previous",
+    "unwanted_next",
+    ("slot", "|u1"),
+    ("counted", "|u1"),
+    ("accessed", "|u1"),
+    ("aside", "|u1"),
 )
 """A cached entry; its position is that of `slot` in `page`. `counted`: has a counter. Those
 in the stash have a `place` there, and a list of its own if they expect no read any more. Under
 `belady`: `ts` = number of its insertion, `expected` = its next read, `next` = place in the heap."""
 
-KEPT_ENTRY = _layout(
-    ("ledger", _i8),
-    ("entry", _i8),
-    ("bytes", _i8),
-    ("ts", _i8),
-    ("inserted_ns", _i8),
-    ("expected", _i8),
-    ("requeue_count", _i4),
-    ("order", _i4),
-    ("flags", _u1),
+KEPT_ENTRY = layout(
+    "ledger",
+    "entry",
+    "bytes",
+    "ts",
+    "inserted_ns",
+    "expected",
+    ("requeue_count", "<i4"),
+    ("order", "<i4"),
+    ("flags", "|u1"),
 )
 """An entry in the state: `order` in its queue, the stash before it; flags: 1 counter, 2 accessed,
 4 stash. Entries are in the order of cells and positions."""
-KEPT_FLAG = _layout(*_longs("cursor", "ledger", "entry"))
+KEPT_FLAG = layout("cursor", "ledger", "entry")
 
-TOPIC = _layout(
-    *_longs(
-        "name",
-        "rank",
-        "cursors",
-        "active",
-        "flags",
-        "first_cursor",
-        "seen_ns",
-        "left_ns",
-        "has_persisted",
-        "persisted_ledger",
-        "persisted_entry",
-        "event",
-        "has_slow_read",
-        "slow_read_ledger",
-        "slow_read_entry",
-        "has_slow_mark",
-        "slow_mark_ledger",
-        "slow_mark_entry",
-        "first_ledger",
-        "check_ns",
-    )
+TOPIC = layout(
+    "name",
+    "rank",
+    "cursors",
+    "active",
+    "flags",
+    "first_cursor",
+    "seen_ns",
+    "left_ns",
+    "has_persisted",
+    "persisted_ledger",
+    "persisted_entry",
+    "event",
+    "has_slow_read",
+    "slow_read_ledger",
+    "slow_read_entry",
+    "has_slow_mark",
+    "slow_mark_ledger",
+    "slow_mark_entry",
+    "first_ledger",
+    "check_ns",
 )
 """`rank` by name. Slowest positions are those of the active cursors that have one. `first_ledger`:
 the newest before that of the last persisted entry. Backlogs are counted next after `check_ns`."""
 
-CURSOR = _layout(
-    *_longs(
-        "topic",
-        "name",
-        "known",
-        "active",
-        "has_read",
-        "read_ledger",
-        "read_entry",
-        "has_mark",
-        "mark_ledger",
-        "mark_entry",
-        "next",
-        "flags",
-        "told",
-        "durable",
-        "backlog",
-    )
+CURSOR = layout(
+    "topic",
+    "name",
+    "known",
+    "active",
+    "has_read",
+    "read_ledger",
+    "read_entry",
+    "has_mark",
+    "mark_ledger",
+    "mark_entry",
+    "next",
+    "flags",
+    "told",
+    "durable",
+    "backlog",
 )
 """A subscription of a topic; not `known` = no cursor, only entries queued for replay. `told`: its
 record has whether it is active. `backlog`: entries at the last check (NULL = was not counted)."""
 
-LEDGER = _layout(*_longs("ledger", "entries", "next"))
+LEDGER = layout("ledger", "entries", "next")
 """Number of entries of a closed ledger of a topic; the next one is older."""
-KEPT_LEDGER = _layout(*_longs("topic", "ledger", "entries"))
+KEPT_LEDGER = layout("topic", "ledger", "entries")
 
-KEY = _layout(
-    ("cluster", _i8),
-    ("broker", _i8),
-    ("has_clock", _u1),
-    ("clock_ns", _i8),
-    ("clock_wall_ms", _i8),
-    ("latest_ns", _i8),
-    ("latest_wall_ms", _i8),
-    ("plan_ms", _i8),
-    ("apart_ms", _i8),
-    ("other_ms", _i8),
-    ("others", _u1),
-    ("vouched", _u1),
-    ("has_run", _u1),
-    ("run_wall_ms", _i8),
-    ("run_has_seq", _u1),
-    ("run_seq", _i8),
-    ("any", _u1),
-    *_longs(
-        "last_ns",
-        "last_wall_ms",
-        "last_feed",
-        "window_start_ms",
-        "window_ms",
-        "idle_ns",
-        "started_ns",
-        "next_ns",
-        "by_dispatch",
-        "with_evictions",
-        "with_reads",
-        "touched",
-        "now_ns",
-        "now_wall_ms",
-        "now_feed",
-        "entries",
-        "entries_top",
-        "free_entry",
-        "pages",
-        "pages_top",
-        "free_page",
-        "ledgers",
-        "ledgers_top",
-        "free_ledger",
-        "evictions",
-        "eviction_ns",
-        "eviction_no",
-        "reads",
-        "read_ns",
-        "read_no",
-        "stats",
-        "blind",
-        "blind_until_ns",
-    ),
+KEY = layout(
+    "cluster",
+    "broker",
+    *CLOCK,
+    ("any", "|u1"),
+    "last_ns",
+    "last_wall_ms",
+    "last_feed",
+    "window_start_ms",
+    "window_ms",
+    "idle_ns",
+    "started_ns",
+    "next_ns",
+    "by_dispatch",
+    "with_evictions",
+    "with_reads",
+    "touched",
+    "now_ns",
+    "now_wall_ms",
+    "now_feed",
+    "entries",
+    "entries_top",
+    "free_entry",
+    "pages",
+    "pages_top",
+    "free_page",
+    "ledgers",
+    "ledgers_top",
+    "free_ledger",
+    "evictions",
+    "eviction_ns",
+    "eviction_no",
+    "reads",
+    "read_ns",
+    "read_no",
+    "stats",
+    "blind",
+    "blind_until_ns",
 )
 """Scalars of one key. No pass is due before `next_ns`; `now_…` are of what is being carried out;
 `touched`: the open window has something in it. `blind`: after a gap, until `blind_until_ns`, caches

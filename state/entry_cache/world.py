@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from state.engine.clocks import NEVER_SET
 from state.engine.structs import grown, joined, repeated
 from state.entry_cache import layout as L
 from state.entry_cache.layout import NOBODY, NULL, Array, Out, World, compiled
@@ -46,10 +47,7 @@ _UNKNOWN = {
     "variants": ("idle_until_ns", "max_bytes"),
     "topics": ("seen_ns", "left_ns", "check_ns"),
     "cursors": ("backlog",),
-    "key": (
-        *("latest_ns", "latest_wall_ms", "plan_ms", "apart_ms"),
-        *("clock_wall_ms", "run_wall_ms", "last_wall_ms", "eviction_ns", "read_ns"),
-    ),
+    "key": (*NEVER_SET, "last_wall_ms", "eviction_ns", "read_ns"),
 }
 
 

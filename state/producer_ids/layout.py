@@ -6,11 +6,12 @@ written. What differs in length from user to user (filters, samples) lies in fla
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from state.engine.kernel import NULL, Array, Int, Record, codes, compiled
+from state.engine.structs import layout
 from state.engine.tables import (
     NOBODY,
     Children,
@@ -25,6 +26,7 @@ from state.engine.tables import (
     Rows,
     StateRow,
 )
+from state.engine.wall import Clocked
 
 __all__ = ["NOBODY", "NULL", "Array", "Int", "Record", "compiled"]
 
@@ -38,55 +40,44 @@ CLASSES = 64
 BITS_CLASS = np.int64(63)
 """Class of the blocks that hold the bits of one filter; class c below it: 2**c words."""
 
-_i8, _f8 = "<i8", "<f8"
-
-
-def _layout(*fields: tuple[Any, ...]) -> np.dtype:
-    return np.dtype(list(fields), align=True)
-
-
-SETTINGS = _layout(
-    ("mode", _i8),
-    ("refresh", _i8),
-    ("exact", _i8),
-    ("bits", _i8),
-    ("hashes", _i8),
-    ("bits_words", _i8),
-    ("listed_most", _i8),
-    ("most_items", _i8),
-    ("enforcement", _i8),
-    ("insert_rejected", _i8),
-    ("math", _i8),
-    ("unit", _i8),
-    ("stat", _i8),
-    ("wraps", _i8),
-    ("unlimited", _f8),
-    ("window_ms", _i8),
-    ("idle_ms", _i8),
-    ("words", _i8),
-    ("samples", _i8),
-    ("next_serial", _i8),
-    ("decisions", _i8),
-    ("owners", _i8),
-    ("stats", _i8),
-    ("row_key", _i8),
-    ("row_ms", _i8),
-    ("decision_no", _i8),
-    ("owner_no", _i8),
+SETTINGS = layout(
+    "mode",
+    "refresh",
+    "exact",
+    "bits",
+    "hashes",
+    "bits_words",
+    "listed_most",
+    "most_items",
+    "enforcement",
+    "insert_rejected",
+    "math",
+    "unit",
+    "stat",
+    "wraps",
+    ("unlimited", "<f8"),
+    "window_ms",
+    "idle_ms",
+    "words",
+    "samples",
+    "next_serial",
+    "decisions",
+    "owners",
+    "stats",
+    "row_key",
+    "row_ms",
+    "decision_no",
+    "owner_no",
 )
 """One element: the parameters, how much of each array is in use, and the rows of this call."""
 
 
-class User(StateRow):
+class User(Clocked):
     """A user on a broker, with its clock."""
 
     cluster: Key[Name]
     broker: Key[Name]
     user: Key[Name]
-    has_clock: Count
-    clock_ms: Ms = NULL
-    latest_ms: Ms = NULL
-    plan_ms: Ms = NULL
     open: Count
     """Whether it has an open statistics window, which begins at `window_ms`."""
     window_ms: Ms
@@ -116,14 +107,14 @@ class User(StateRow):
     """Ids that were counted then or before are forgotten."""
 
 
-LINK = _layout(
-    ("place", _i8),
-    ("turn", _i8),
-    ("sample_at", _i8),
-    ("sample_room", _i8),
-    ("live", _i8),
-    ("serial", _i8),
-    ("blind_ms", _i8),
+LINK = layout(
+    "place",
+    "turn",
+    "sample_at",
+    "sample_room",
+    "live",
+    "serial",
+    "blind_ms",
 )
 """Data of a user while a batch is judged: its broker (`place`) and next turn, the block of its
 samples, how many live filters it has, and the serial of its memory of counted ids. The turn before
@@ -160,15 +151,15 @@ class KnownId(StateRow):
     at_ms: Ms
 
 
-TURN = _layout(
-    ("rank", _i8),
-    ("at_ms", _i8),
-    ("start", _i8),
-    ("fresh", _i8),
-    ("samples", _i8),
-    ("span_ms", _i8),
-    ("layers", _i8),
-    ("expiration_ms", _i8),
+TURN = layout(
+    "rank",
+    "at_ms",
+    "start",
+    "fresh",
+    "samples",
+    "span_ms",
+    "layers",
+    "expiration_ms",
 )
 """A change for every key of a broker: it starts anew or was out of sight (`start`: see
 `state.engine.wall_policies`), or has other settings. `rank`:

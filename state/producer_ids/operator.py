@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from state.engine import kafka_quota, wall
+from state.engine import kafka_quota
 from state.engine.documents import Configured
 from state.engine.feed import fed
 from state.engine.reach import Reach
@@ -44,15 +44,13 @@ from state.producer_ids.sequence import SEQUENCE
 from state.producer_ids.shard import Shard
 from udfs.users import user_of
 
-_BLANK = {name: field.default for name, field in User.fields.items() if name not in User.keys}
-"""Fields of a new key."""
-
 
 class ProducerIds(SharedWallJob[Shard]):
     """See the module; one instance serves all shards and keeps nothing between calls."""
 
     name = NAME
     key = DECLARATION.key
+    row = User
     columns = COLUMNS
     order = SEQUENCE
     standing = common.POLICIES
@@ -121,11 +119,6 @@ class ProducerIds(SharedWallJob[Shard]):
         records = super()._read(s, blobs)
         records[USER] = self._users(s, records["principal"])
         return records
-
-    def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
-        return wall.interned(
-            s.parts["keys"], self.key, [records[column] for column in self.key], _BLANK
-        )
 
     def _users(self, s: Shard, principal: Array) -> Array:
         """Names of users by those of principals."""

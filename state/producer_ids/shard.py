@@ -12,7 +12,6 @@ import numpy as np
 from state.engine import structs
 from state.engine.store import Columns, Plain, RecordSet, Store, Struct, Texts
 from state.engine.tables import (
-    attributed,
     children,
     in_order,
     in_use,
@@ -99,12 +98,12 @@ def unpack(parts: Mapping[str, Array], settings: Mapping[str, Any], timeline: Ti
     p = np.zeros(1, L.SETTINGS)
     for name, value in settings.items():
         p[name] = value
-    keys, live = attributed(parts["keys"]), len(parts["filters"])
+    keys, live = parts["keys"], len(parts["filters"])
     exact, bits_words = bool(p[0]["exact"]), p[0]["bits_words"]
     p["words"], p["samples"] = len(parts["words"]), len(parts["sample_start"])
     p["next_serial"] = live + len(keys)
     p["row_key"], p["row_ms"] = -1, NULL
-    links = attributed(np.zeros(len(keys), L.LINK))
+    links = np.zeros(len(keys), L.LINK)
     links["place"], links["serial"] = timeline.place, live + np.arange(len(keys))
     links["sample_at"], links["sample_room"] = _blocks(keys["used"])
     filters = _numbered(parts["filters"], bits_words, exact)
@@ -125,7 +124,7 @@ def unpack(parts: Mapping[str, Array], settings: Mapping[str, Any], timeline: Ti
         free=np.full((2, L.CLASSES), -1, np.int64),
         ids=table(KnownId, ids),
         counted=table(KnownId, counted),
-        turns=attributed(timeline.turns),
+        turns=timeline.turns,
         turn_start=timeline.turn_start,
         defaults=timeline.defaults,
         groups=timeline.groups,

@@ -11,8 +11,10 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
+from state.engine.clocks import CLOCK
 from state.engine.kernel import NULL as NEVER
 from state.engine.kernel import Array, Int, Record, codes, compiled, inlined
+from state.engine.structs import layout
 from state.engine.tables import (
     NOBODY,
     Children,
@@ -88,25 +90,16 @@ TIMEOUT_RULES = ("active", "seen")
 OBSERVED_PAUSES = ("correct", "ignore")
 THROTTLED_EXCEPTION, TIMEOUT_EXCEPTION = np.int64(1), np.int64(2)
 
-_i8, _u1 = "<i8", "|u1"
-
-
 # One width for all integers: another type of an argument is another copy of the function.
-
-
-def _layout(*fields: tuple[Any, ...]) -> np.dtype:
-    return np.dtype(list(fields), align=True)
-
-
-BUCKET = _layout(
-    ("rate", _i8),
-    ("capacity", _i8),
-    ("target", _i8),
-    ("tokens", _i8),
-    ("last_ns", _i8),
-    ("remainder_ns", _i8),
-    ("pending", _i8),
-    ("tick", _i8),
+BUCKET = layout(
+    "rate",
+    "capacity",
+    "target",
+    "tokens",
+    "last_ns",
+    "remainder_ns",
+    "pending",
+    "tick",
 )
 """Rate 0 = no bucket. Buckets 2*i and 2*i + 1 are the message and byte bucket of limiter i."""
 
@@ -293,15 +286,15 @@ class FlightState(StateRow):
 
 
 RELEASE_TASK, RECEIPT_WAIT, LOOK = codes(3)
-TIMER = _layout(
-    ("kind", _i8),
-    ("due_ns", _i8),
-    ("order", _i8),
-    ("limiter", _i8),
-    ("cnx", _i8),
-    ("place", _i8),
-    ("mark", _i8),
-    ("request", _i8),
+TIMER = layout(
+    "kind",
+    "due_ns",
+    "order",
+    "limiter",
+    "cnx",
+    "place",
+    "mark",
+    "request",
 )
 """A release task of a limiter; the end of the wait for the receipt of `request` on a connection:
 for the mark of a place in a FIFO, or of a flag (`place_of_flag`); or a look at an observed
@@ -333,65 +326,52 @@ class ThreadState(StateRow):
     predicted_pauses: Count
 
 
-KEY = _layout(
-    ("cluster", _i8),
-    ("broker", _i8),
-    ("has_clock", _u1),
-    ("clock_ns", _i8),
-    ("clock_wall_ms", _i8),
-    ("latest_ns", _i8),
-    ("latest_wall_ms", _i8),
-    ("plan_ms", _i8),
-    ("apart_ms", _i8),
-    ("other_ms", _i8),
-    ("others", _u1),
-    ("vouched", _u1),
-    ("has_run", _u1),
-    ("run_wall_ms", _i8),
-    ("run_has_seq", _u1),
-    ("run_seq", _i8),
-    ("last_ns", _i8),
-    ("last_wall_ms", _i8),
-    ("last_feed", _i8),
-    ("any", _u1),
-    ("window_start_ms", _i8),
-    ("window_ms", _i8),
-    ("idle_ns", _i8),
-    ("max_in_flight", _i8),
-    ("buffer_share", _i8),
-    ("verdicts", _u1),
-    ("paused_cnxs", _i8),
-    ("touched", _i8),
-    ("timers", _i8),
-    ("timer_order", _i8),
-    ("flight_no", _i8),
-    ("row_ns", _i8),
-    ("row_no", _i8),
-    ("verdict_ns", _i8),
-    ("verdict_no", _i8),
-    ("rows", _i8),
-    ("verdict_rows", _i8),
-    ("snapshots", _i8),
-    ("snapshot_topics", _i8),
-    ("command_rows", _i8),
-    ("command_ns", _i8),
-    ("command_no", _i8),
-    ("tokenbucket", _i8),
-    ("positive", _i8),
-    ("shared", _i8),
-    ("scheduled", _i8),
-    ("protocol", _i8),
-    ("receipt_model", _i8),
-    ("broker_waits", _i8),
-    ("sends_model", _i8),
-    ("keeps_later", _i8),
-    ("seen_counts", _i8),
-    ("ignores_pauses", _i8),
-    ("observed_wait_ns", _i8),
-    ("receipt_wait_ns", _i8),
-    ("acted", _i8),
-    ("acted_ns", _i8),
-    ("stamp", _i8),
+KEY = layout(
+    "cluster",
+    "broker",
+    *CLOCK,
+    "last_ns",
+    "last_wall_ms",
+    "last_feed",
+    ("any", "|u1"),
+    "window_start_ms",
+    "window_ms",
+    "idle_ns",
+    "max_in_flight",
+    "buffer_share",
+    ("verdicts", "|u1"),
+    "paused_cnxs",
+    "touched",
+    "timers",
+    "timer_order",
+    "flight_no",
+    "row_ns",
+    "row_no",
+    "verdict_ns",
+    "verdict_no",
+    "rows",
+    "verdict_rows",
+    "snapshots",
+    "snapshot_topics",
+    "command_rows",
+    "command_ns",
+    "command_no",
+    "tokenbucket",
+    "positive",
+    "shared",
+    "scheduled",
+    "protocol",
+    "receipt_model",
+    "broker_waits",
+    "sends_model",
+    "keeps_later",
+    "seen_counts",
+    "ignores_pauses",
+    "observed_wait_ns",
+    "receipt_wait_ns",
+    "acted",
+    "acted_ns",
+    "stamp",
 )
 """Scalars of one key. From `rows` to `command_rows`: what the current call has written. From
 `tokenbucket` on: the version parameters, as indices in their lists of values. `acted`: after the

@@ -6,7 +6,7 @@ import numba
 import numpy as np
 
 from state.engine.structs import grown, picked
-from state.engine.tables import attributed, children, in_order, table
+from state.engine.tables import children, in_order, table
 from state.rate_limits import layout as L
 from state.rate_limits.layout import NEVER, Array, World
 from state.rate_limits.world import (
@@ -217,7 +217,7 @@ def unpack(parts: dict[str, Array]) -> World:
     topics, cnxs, limiters = (len(parts[name]) for name in ("topics", "cnxs", "limiters"))
     room = len(waits.rows)
     world = World(
-        **{name: attributed(parts[name]) for name in PARTS if name not in ("waiting", "flights")},
+        **{name: parts[name] for name in PARTS if name not in ("waiting", "flights")},
         waiting=waits,
         fifos=children(waiting["limiter"], np.arange(len(waiting)), limiters, room),
         marks=children(cnx, marked, cnxs, room),

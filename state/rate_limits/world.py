@@ -8,8 +8,9 @@ from typing import Any
 import numba
 import numpy as np
 
+from state.engine.clocks import NEVER_SET
 from state.engine.structs import grown, joined, repeated
-from state.engine.tables import Indexed, at, attributed, find, more_children, with_room
+from state.engine.tables import Indexed, at, find, more_children, with_room
 from state.rate_limits import layout as L
 from state.rate_limits.layout import NEVER, NOBODY, Array, Out, World, compiled
 from state.rate_limits.limiter import idle_and_full
@@ -25,7 +26,6 @@ ROWS = {
     "flights": L.FlightState,
     "threads": L.ThreadState,
 }
-_RECORDS = ("limiters", "topics", "cnxs", "producers", "links", "threads")
 
 
 def _new(layout: np.dtype, *never: str, **values: int) -> Array:
@@ -39,8 +39,7 @@ def _new(layout: np.dtype, *never: str, **values: int) -> Array:
 _BLANK: Mapping[str, Array] = {
     "key": _new(
         L.KEY,
-        *("row_ns", "verdict_ns", "command_ns", "latest_ns", "last_wall_ms", "clock_wall_ms"),
-        *("run_wall_ms", "latest_wall_ms", "plan_ms", "apart_ms"),
+        *(*NEVER_SET, "row_ns", "verdict_ns", "command_ns", "last_wall_ms"),
         last_feed=-1,
     ),
     "buckets": _new(L.BUCKET, "last_ns"),
@@ -71,7 +70,6 @@ def _linked(w: World) -> World:
     """The world with room in its lists for all that it has."""
     waiting, flights = len(w.waiting.rows), len(w.flights.rows)
     return w._replace(
-        **{name: attributed(getattr(w, name)) for name in _RECORDS},
         fifos=more_children(w.fifos, len(w.limiters), waiting),
         marks=more_children(w.marks, len(w.cnxs), waiting),
         runs=more_children(w.runs, len(w.topics), flights),

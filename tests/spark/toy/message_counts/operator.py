@@ -15,34 +15,32 @@ import pyarrow as pa
 from state.engine import sequence, wall
 from state.engine.emitted import Emitted, integers, shorts
 from state.engine.kernel import NULL, Array
-from state.engine.names import NONE, Names
+from state.engine.names import Names
 from state.engine.reach import Reach
-from state.engine.records import Records
 from state.engine.store import RecordSet, Store, Struct
+from state.engine.tables import Key, Name
 from state.engine.wall_job import Batch, Shard, WallJob, least
 from state.message_counts.declaration import COLUMNS, COUNTS, DECLARATION, NAME
 
-KEY = np.dtype(
-    [
-        *((name, "<i8") for name in ("cluster", "topic", "broker", "feed")),
-        *wall.CLOCK_FIELDS,
-    ]
-)
 COUNT = COUNTS.row()
-BLANK = {"broker": NONE, "feed": NONE, "clock_ms": NULL, "latest_ms": NULL, "plan_ms": NULL}
-KEPT = Store(
-    NAME,
-    1,
-    Struct("keys", KEY, ("cluster", "topic", "broker", "feed")),
-    Struct("open", COUNT),
-    RecordSet("waiting", COLUMNS),
-)
+
+
+class Topic(wall.Clocked):
+    """A topic, and where its last record came from."""
+
+    cluster: Key[Name]
+    topic: Key[Name]
+    broker: Name
+    feed: Name
+
+
+KEPT = Store(NAME, 1, Topic.part("keys"), Struct("open", COUNT), RecordSet("waiting", COLUMNS))
 
 
 class MessageCounts(WallJob[Shard]):
     """One instance serves all shards and keeps nothing between calls."""
 
-    name, key, columns = NAME, DECLARATION.key, COLUMNS
+    name, key, row, columns = NAME, DECLARATION.key, Topic, COLUMNS
     order = sequence.Sequence(
         (
             "ledger_id",
@@ -68,9 +66,6 @@ class MessageCounts(WallJob[Shard]):
 
     def _write(self, s: Shard) -> bytes:
         return KEPT.write({**s.parts, "waiting": s.waiting}, s.names)
-
-    def _keys(self, s: Shard, records: Records) -> tuple[Array, Array]:
-        return wall.interned(s.parts["keys"], self.key, [records[c] for c in self.key], BLANK)
 
     def _judge(self, s: Shard, batch: Batch, reach: Reach) -> dict[str, pa.Table]:
         keys, r = batch.keys, batch.records
