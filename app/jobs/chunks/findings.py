@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from app.jobs.chunks.views import GIVEN_UP
 from app.show.report.model import Action, Finding, JobFindings, Urgency
 from app.show.report.phrases import NAMED, Row, short, was
 from app.terminal.counts import counted, gone_chunks
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 Message = tuple[str, str, str, str]
 """Cluster, topic, subscription, uuid: a large message as one subscription has it."""
 MESSAGE_COLUMNS = ("cluster", "topic", "subscription", "uuid")
-CHUNK_EVENT_COLUMNS = (*MESSAGE_COLUMNS, "consumer", "outcome", "acks")
 INCOMPLETE_COLUMNS = (
     *MESSAGE_COLUMNS,
     "producer_name",
@@ -26,21 +26,52 @@ INCOMPLETE_COLUMNS = (
     "first_position",
     "missing_chunks",
 )
-EXPIRED = frozenset({"EXPIRED"})
-SHARED_ORPHAN = "SHARED_ORPHAN"
-"""Loses its message only where the broker acknowledges the chunk."""
-LOST = frozenset({"GAP", "NO_FIRST_CHUNK", SHARED_ORPHAN})
-GIVEN_UP = frozenset(
-    {
-        "EVICTED",
-        "ORPHANED",
-        "GIVEN_UP_COUNT",
-        "GIVEN_UP_OVERFLOW",
-        "COUNT_EXCEPTION",
-        "OVERFLOW_EXCEPTION",
-    }
+
+
+class Remedy(NamedTuple):
+    """What cures an outcome."""
+
+    outcomes: tuple[str, ...]
+    do: str
+    """With the name of whom it is about, the topic and the subscription."""
+    why: str
+    who: str = "consumer"
+
+
+REMEDIES = (
+    Remedy(
+        ("GAP", "NO_FIRST_CHUNK"),
+        "Send again what {who} of {topic} gave up",
+        "{was} given up because of a lost chunk",
+    ),
+    Remedy(
+        ("EXPIRED",),
+        "Repair and send again what is unfinished of {who} of {topic}",
+        "never got the last chunk",
+        "producer",
+    ),
+    Remedy(
+        ("EVICTED",),
+        "Raise maxPendingChunkedMessage of {who} of {topic}",
+        "made room for others",
+    ),
+    Remedy(
+        ("GIVEN_UP_COUNT", "GIVEN_UP_OVERFLOW", "COUNT_EXCEPTION", "OVERFLOW_EXCEPTION"),
+        "Repair the producers of large messages of {topic}: they declare a wrong size or number of chunks",
+        "did not fit what the first chunk declares",
+    ),
+    Remedy(
+        ("ORPHANED",),
+        "Restart {who} of {topic}, so that chunks are delivered again",
+        "{was} lost with a consumer or marker",
+    ),
+    Remedy(
+        ("SHARED_ORPHAN",),
+        "Read {topic} by a failover subscription in place of {subscription}",
+        "came in chunks of which the first ones went to a consumer that has gone",
+    ),
 )
-"""Outcomes that end a large message, by reason; a message may have several."""
+"""By outcome; the runbook has the same ones."""
 STALLED = "stalled"
 MOST_ROWS = 10_000
 RUNBOOK = "app/jobs/chunks/runbooks/chunk-messages-lost.md"
@@ -52,17 +83,18 @@ DELIVERIES = (
 
 
 def large_message_finding(
-    messages: Iterable[Row], events: Iterable[Row], incomplete: Iterable[Row]
+    messages: Iterable[Row], given_up: Iterable[Row], incomplete: Iterable[Row]
 ) -> Finding | None:
     """The number of complete large messages, and why the others are not, from rows of
-    chunk_messages, chunk_events and incomplete_messages; None without any."""
-    events, incomplete = list(events), list(incomplete)
-    fates = _fates(messages, events, incomplete)
+    chunk_messages, given_up_messages and incomplete_messages; None without any."""
+    lost = [row for row in given_up if row["fate"] == "lost"]
+    incomplete = list(incomplete)
+    fates = _fates(messages, lost, incomplete)
     known = set().union(*fates.values())
     if not known:
         return None
     producers = {_message(r): r["producer_name"] for r in incomplete}
-    consumers = {_message(r): r["consumer"] for r in events if r["outcome"] in LOST}
+    consumers = {_message(r): r["consumer"] for r in lost}
     heads = _stalled_heads(incomplete, fates)
     parts = [
         _part(fates["expired"], "never got {its} last chunk", "producer", producers),
@@ -79,7 +111,7 @@ def large_message_finding(
     count = counted(len(known), *(MESSAGES if once else DELIVERIES))
     return Finding(
         f"Of {count} {arrived} arrived complete{'; ' if result else ''}{result}.",
-        _actions(fates, producers, consumers, heads),
+        [*_stalled_actions(heads), *_lost_actions(lost, producers)],
     )
 
 
@@ -109,16 +141,12 @@ def partial_findings(rows: Sequence[Row]) -> list[Finding]:
 
 
 def _fates(
-    messages: Iterable[Row], events: list[Row], incomplete: list[Row]
+    messages: Iterable[Row], lost: list[Row], incomplete: list[Row]
 ) -> dict[str, set[Message]]:
-    """The outcome of each large message in each subscription; the first that applies."""
+    """What became of each large message in each subscription."""
     fates = {"complete": {_message(row) for row in messages}}
-    for name, outcomes in (("expired", EXPIRED), ("given_up", GIVEN_UP), ("lost", LOST)):
-        fates[name] = {
-            _message(r)
-            for r in events
-            if r["outcome"] in outcomes and (r["outcome"] != SHARED_ORPHAN or r["acks"])
-        }
+    for name in ("expired", "given_up", "lost"):
+        fates[name] = {_message(r) for r in lost if GIVEN_UP[r["outcome"]] == name}
     ends = sorted((row["window_start_ms"], row["cluster"]) for row in incomplete)
     newest = {cluster: start_ms for start_ms, cluster in ends}
     for name, state in (("stalled", STALLED), ("waiting", "assembling")):
@@ -153,14 +181,8 @@ def _stalled_parts(heads: Iterable[tuple[Row, int]]) -> list[str]:
     ]
 
 
-def _actions(
-    fates: Mapping[str, set[Message]],
-    producers: Mapping[Message, str | None],
-    consumers: Mapping[Message, str | None],
-    heads: Iterable[tuple[Row, int]],
-) -> list[Action]:
-    """What to do about stalled subscriptions, lost messages and those that were never finished."""
-    result = [
+def _stalled_actions(heads: Iterable[tuple[Row, int]]) -> list[Action]:
+    return [
         Action(
             f"Skip the chunk at {head['stalled_at']} of {short(head['topic'])} for subscription "
             f"{head['subscription']}",
@@ -174,34 +196,28 @@ def _actions(
         )
         for head, number in heads
     ]
-    for fate, remedy, reason, noun, names in (
-        (
-            "lost",
-            "Raise maxPendingChunkedMessage of",
-            "{was} given up because of a lost chunk",
-            "consumer",
-            consumers,
-        ),
-        (
-            "expired",
-            "Repair and send again what is unfinished of",
-            "never got the last chunk",
-            "producer",
-            producers,
-        ),
-    ):
-        messages = fates[fate]
-        if messages:
-            one = min(messages)
-            who = _named(noun, [names.get(m) for m in messages]).strip(" ()") or f"its {noun}"
-            reason = reason.format(was=was(len(messages)))
+
+
+def _lost_actions(lost: list[Row], producers: Mapping[Message, str | None]) -> list[Action]:
+    """What to do about lost messages, by what cures the outcome."""
+    result = []
+    for remedy in REMEDIES:
+        rows = {_message(r): r for r in lost if r["outcome"] in remedy.outcomes}
+        if rows:
+            first = min(rows)
+            names = [
+                producers.get(message) if remedy.who == "producer" else row["consumer"]
+                for message, row in rows.items()
+            ]
+            who = _named(remedy.who, names).strip(" ()") or f"its {remedy.who}"
+            cluster, topic, subscription, _ = first
             result.append(
                 Action(
-                    f"{remedy} {who} of {short(one[1])}",
-                    f"{counted(len(messages), *MESSAGES)} {reason}",
+                    remedy.do.format(who=who, topic=short(topic), subscription=subscription),
+                    f"{counted(len(rows), *MESSAGES)} {remedy.why.format(was=was(len(rows)))}",
                     Urgency.LOSS,
-                    cluster=one[0],
-                    topic=one[1],
+                    cluster=cluster,
+                    topic=topic,
                     runbook=RUNBOOK,
                 )
             )
@@ -238,7 +254,7 @@ def _findings(reader: ReportReader) -> list[Finding]:
     messages = reader.columns("chunk_messages", MESSAGE_COLUMNS)
     finding = large_message_finding(
         messages,
-        reader.columns("chunk_events", CHUNK_EVENT_COLUMNS),
+        reader.rows("SELECT * FROM given_up_messages AS g WHERE g.fate = 'lost'"),
         reader.columns("incomplete_messages", INCOMPLETE_COLUMNS),
     )
     return [

@@ -7,13 +7,15 @@ from typing import Any
 
 import duckdb
 
+from app.jobs.chunks.views import GIVEN_UP, GIVEN_UP_MESSAGES
 from app.show.metrics.definition import Definition, MetricsSection, defined
 from app.show.metrics.entities import Bounds
 from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows
 
 MS_PER_S = 1000.0
-LOST = ("GIVEN_UP_OVERFLOW", "GIVEN_UP_COUNT", "EVICTED", "EXPIRED", "SHARED_ORPHAN")
-"""Outcomes by which a message in chunks is lost or does not arrive."""
+_LOST = f"""
+SELECT cluster, outcome, count(*) FROM ({GIVEN_UP_MESSAGES}) WHERE fate = 'lost' GROUP BY ALL
+"""
 
 
 class ChunkMetrics(MetricsPart):
@@ -31,6 +33,7 @@ class ChunkMetrics(MetricsPart):
         super().__init__(bounds)
         self._whole = Sums("weir_chunk_messages_total")
         self._events = Sums("weir_chunk_events_total")
+        self._lost = Sums("weir_chunk_messages_lost_total")
         self._newest: dict[Labels, tuple[Any, ...]] = {}
         self._rates: dict[Labels, tuple[Any, ...]] = {}
         self._stalled: dict[Labels, tuple[Any, ...]] = {}
@@ -42,11 +45,12 @@ class ChunkMetrics(MetricsPart):
         self._events.add(
             rows(fresh, "SELECT cluster, outcome, count(*) FROM chunk_events GROUP BY ALL")
         )
+        self._lost.add(rows(fresh, _LOST))
         # A counter that first shows with 1 has no increase: what is lost is there with 0 before.
-        self._events.add(
+        self._lost.add(
             (cluster, outcome, 0)
             for (cluster,) in rows(fresh, "SELECT DISTINCT cluster FROM chunk_state")
-            for outcome in LOST
+            for outcome in GIVEN_UP
         )
         for found, count, sql in (
             (
@@ -84,6 +88,7 @@ class ChunkMetrics(MetricsPart):
     def samples(self) -> Iterator[Sample]:
         yield from self._whole.samples()
         yield from self._events.samples()
+        yield from self._lost.samples()
         totals: dict[str, list[float]] = {}
         for key, (_, _, contexts, leaked, size, age_ms) in self._newest.items():
             total = totals.setdefault(key[0], [0.0, 0.0, 0.0, 0.0])
@@ -117,6 +122,14 @@ _DEFINITIONS = (
         ("cluster", "outcome"),
         "Decisions about chunks except BUFFERED.",
         "chunk_events",
+    ),
+    Definition(
+        "weir_chunk_messages_lost_total",
+        "counter",
+        ("cluster", "outcome"),
+        "Large messages that a subscription was not given, by the outcome that says so first; one that is"
+        " delivered again later stays counted.",
+        "given_up_messages",
     ),
     Definition(
         "weir_chunked_message_rate",

@@ -5,28 +5,13 @@ from __future__ import annotations
 from app.read.question import ROWS, Question
 
 _LOST = """
-WITH given_up AS (
-  SELECT cluster, topic, subscription, outcome, uuid, max(ts_wall_ms) AS at_ms
-  FROM chunk_events
-  WHERE (outcome IN ('EXPIRED', 'GAP', 'NO_FIRST_CHUNK', 'EVICTED', 'ORPHANED', 'GIVEN_UP_COUNT',
-      'GIVEN_UP_OVERFLOW', 'COUNT_EXCEPTION', 'OVERFLOW_EXCEPTION')
-      OR (outcome = 'SHARED_ORPHAN' AND len(acks) > 0))
-    AND ts_wall_ms >= $since AND ts_wall_ms < $until
-  GROUP BY cluster, topic, subscription, outcome, uuid
-), whole AS (
-  SELECT cluster, topic, subscription, uuid FROM chunk_messages GROUP BY ALL
-)
-SELECT g.cluster, g.topic, g.subscription, g.outcome,
-  count(*) FILTER (WHERE w.uuid IS NULL) AS lost,
-  count(*) FILTER (WHERE w.uuid IS NOT NULL) AS arrived_after_all,
-  arg_max(g.uuid, g.at_ms) FILTER (WHERE w.uuid IS NULL) AS newest_lost,
-  epoch_ms(max(g.at_ms)) AS newest
-FROM given_up AS g
-LEFT JOIN whole AS w
-  ON w.cluster = g.cluster AND w.topic = g.topic AND w.subscription = g.subscription
-  AND w.uuid = g.uuid
-GROUP BY g.cluster, g.topic, g.subscription, g.outcome
-ORDER BY lost DESC, arrived_after_all DESC, g.cluster, g.topic, g.subscription, g.outcome
+SELECT cluster, topic, subscription, outcome, count(*) FILTER (WHERE fate = 'lost') AS lost,
+  count(*) FILTER (WHERE fate = 'arrived') AS arrived_after_all,
+  arg_max(uuid, newest_ms) FILTER (WHERE fate = 'lost') AS newest_lost,
+  epoch_ms(max(newest_ms)) AS newest
+FROM given_up_messages WHERE newest_ms >= $since AND newest_ms < $until
+GROUP BY cluster, topic, subscription, outcome
+ORDER BY lost DESC, arrived_after_all DESC, cluster, topic, subscription, outcome
 LIMIT $rows
 """.strip()
 
@@ -132,7 +117,7 @@ QUESTIONS = (
     Question(
         "lost-messages",
         "Large messages that consumers gave up, by outcome, and how many of them arrived later.",
-        ("chunk_events", "chunk_messages"),
+        ("chunk_events", "chunk_messages", "incomplete_messages", "chunk_topic_stats"),
         _LOST,
         usual=True,
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from app.jobs.chunks.findings import EXPIRED, GIVEN_UP, LOST, SHARED_ORPHAN
 from app.show.report.charts import bars
 from app.show.report.model import Chart, Grid, GridColumn, JobSection, ReportSection, Tile, filled
 from app.show.report.phrases import short
@@ -13,16 +12,11 @@ from app.terminal.counts import counted
 TOP = 12
 TONES = ("var(--c1)", "var(--c5)", "var(--bad)")
 FATES = ("complete", "waiting", "lost")
-_ENDS = ", ".join(
-    f"'{outcome}'" for outcome in sorted((EXPIRED | LOST | GIVEN_UP) - {SHARED_ORPHAN})
-)
 _FATES = f"""
 WITH whole AS (SELECT DISTINCT cluster, topic, subscription, uuid FROM chunk_messages),
-ended AS (
-  SELECT DISTINCT cluster, topic, subscription, uuid FROM chunk_events
-  WHERE outcome IN ({_ENDS}) OR (outcome = '{SHARED_ORPHAN}' AND len(acks) > 0)
-), lost AS (FROM ended EXCEPT FROM whole),
-newest AS (
+lost AS (
+  SELECT cluster, topic, subscription, uuid FROM given_up_messages WHERE fate = 'lost'
+), newest AS (
   SELECT cluster, topic, max(window_start_ms) AS window_start_ms FROM (
     SELECT cluster, topic, window_start_ms FROM chunk_topic_stats
     UNION ALL SELECT cluster, topic, window_start_ms FROM incomplete_messages

@@ -9,18 +9,25 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.jobs.chunks.findings import FINDINGS as OF_LARGE_MESSAGES
+from app.jobs.chunks.findings import REMEDIES
+from app.jobs.chunks.metrics import ChunkMetrics
+from app.jobs.chunks.report import large_messages
+from app.jobs.chunks.views import GIVEN_UP
 from app.jobs.client_quotas.findings import FINDINGS
 from app.jobs.client_quotas.metrics import UnlimitedClients
 from app.read.relations import Warehouse, connect
 from app.show.metrics.entities import Bounds
 from app.show.report.phrases import NAMED
 from app.show.report.report_reader import ReportReader, ReportSpan
+from app.terminal.amounts import NONE
 from tests.conftest import ROOT
 from tests.support.client_quota_rows import MINUTE, stats, usage
 from tests.support.effort import drawn
+from tests.support.ready_questions import fate, put, waiting
 from tests.support.throttle_rows import write
 
-QUOTAS = ROOT / "app" / "jobs" / "client_quotas"
+JOBS = ROOT / "app" / "jobs"
 MIB_PER_S = 60 * 2**20
 USERS = ("ann", "bob", "cid", "dan")
 BYTES = st.sampled_from([0, MIB_PER_S - 60, MIB_PER_S, 2 * MIB_PER_S, 4 * MIB_PER_S])
@@ -42,7 +49,9 @@ def test_clients_without_a_limit(uses: list[tuple[str, int, float]], limited: se
     with TemporaryDirectory() as folder:
         for name, table in rows.items():
             write(folder, name, table)
-        (rule,) = yaml.safe_load((QUOTAS / "alerts" / "client-without-limit.yaml").read_text())
+        (rule,) = yaml.safe_load(
+            (JOBS / "client_quotas" / "alerts" / "client-without-limit.yaml").read_text()
+        )
         part = UnlimitedClients(Bounds(10, 1000))
         with connect(Warehouse(folder)) as tables:
             part.take(tables)
@@ -55,3 +64,53 @@ def test_clients_without_a_limit(uses: list[tuple[str, int, float]], limited: se
     assert alert == {name for (name,) in view} == metric
     assert finding <= alert and len(finding) == min(len(alert), NAMED)
     assert any("1 other client is" in one.sentence for one in told) == (len(alert) == NAMED + 1)
+
+
+OUTCOMES = (*GIVEN_UP, "COMPLETE", "DUP_ACKED", "LOST_TO_SIGHT", "RESTART_REDELIVERY")
+
+
+@drawn(200)
+@given(
+    events=st.lists(
+        st.tuples(
+            st.sampled_from("abcde"),
+            st.sampled_from(OUTCOMES),
+            st.integers(0, 300_000),
+            st.sampled_from([[], ["1:1"]]),
+        ),
+        max_size=9,
+    ),
+    arrived=st.sets(st.sampled_from("abcde")),
+    waits=st.dictionaries(st.sampled_from("abcde"), st.integers(0, 5)),
+)
+def test_lost_large_messages(
+    events: list[tuple[str, str, int, list[str]]], arrived: set[str], waits: dict[str, int]
+) -> None:
+    rows = {
+        "chunk_events": [fate(at, out, uuid, acks=acks) for uuid, out, at, acks in events],
+        "chunk_messages": [fate(0, None, uuid) | {"outcome": None} for uuid in arrived],
+        "incomplete_messages": [waiting(minute, uuid) for uuid, minute in waits.items()],
+    }
+    (rule,) = yaml.safe_load((JOBS / "chunks" / "alerts" / "chunk-messages-lost.yaml").read_text())
+    part = ChunkMetrics(Bounds(10, 1000))
+    with TemporaryDirectory() as folder:
+        put(folder, rows)
+        reader = ReportReader(Warehouse(folder), ReportSpan())
+        with connect(Warehouse(folder)) as tables:
+            part.take(tables)
+            alert = sum(row[4] for row in tables.execute(rule["sql"]).fetchall())
+        question = sum(row["lost"] for row in reader.ask("lost-messages"))
+        tile = large_messages(reader).tile
+        (findings,) = OF_LARGE_MESSAGES
+        told = [action for one in findings.findings(reader) for action in one.actions]
+    metric = sum(v for name, _, v in part.samples() if name == "weir_chunk_messages_lost_total")
+    finding = sum(int(action.reason.split()[0]) for action in told)
+    assert tile is not None
+    assert alert == question == metric == finding == int(tile.value.replace(NONE, "0"))
+
+
+def test_each_outcome_has_a_remedy_and_its_runbook_the_same_ones() -> None:
+    page = (JOBS / "chunks" / "runbooks" / "chunk-messages-lost.md").read_text()
+    advice = page.partition("## What to do")[2]
+    assert sorted(out for remedy in REMEDIES for out in remedy.outcomes) == sorted(GIVEN_UP)
+    assert all(f"`{outcome}`" in advice for outcome in GIVEN_UP)

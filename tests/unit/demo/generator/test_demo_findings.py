@@ -16,6 +16,7 @@ from app.demo.generator.trace import Trace, plan_trace
 from app.jobs.chunks.findings import large_message_finding
 from app.jobs.producer_ids.findings import producer_id_findings
 from tests.support import planned as every
+from tests.support.given_up import given_up
 from tests.unit.demo.generator.large_messages import assert_core_agrees, found_by_core
 from tests.unit.demo.generator.model import applied_records, parsed_lines
 from tests.unit.state import producer_id_trace
@@ -124,8 +125,9 @@ def test_summary_names_the_culprits(seed: int) -> None:
     assert storm.startswith(f"User etl-nightly brought {brought} new producer ids in 4 min, ")
     assert storm.endswith("). No other user was over its bound.")
     rows = found_by_core(trace, arrived(seed))
+    messages, incomplete = rows["chunk_messages"], rows["incomplete_messages"]
     large = large_message_finding(
-        rows["chunk_messages"], rows["chunk_events"], rows["incomplete_messages"]
+        messages, given_up(messages, rows["chunk_events"], incomplete), incomplete
     )
     assert large is not None
     said = large.sentence

@@ -23,7 +23,6 @@ from app.errors import UserError
 from app.jobs.backlog.findings.groups import group_findings
 from app.jobs.backlog.findings.subscriptions import backlog_findings
 from app.jobs.chunks.findings import (
-    CHUNK_EVENT_COLUMNS,
     INCOMPLETE_COLUMNS,
     MESSAGE_COLUMNS,
     large_message_finding,
@@ -41,6 +40,7 @@ from app.show.report.text import runbook_page
 from app.tables.definitions import TABLES
 from app.tables.run_lock import only_run
 from app.terminal.amounts import duration
+from tests.support.given_up import given_up
 from tests.support.ready_questions import CASES, changed, lag, lost, put
 from tests.support.throttle_rows import frame, window, write
 
@@ -66,8 +66,11 @@ def backlog_sentences(*rows: list[Row]) -> list[str]:
     return _said(backlog_findings(*rows))
 
 
-def large_message_sentence(*rows: list[Row]) -> str | None:
-    finding = large_message_finding(*rows)
+def large_message_sentence(
+    messages: list[Row], events: list[Row], incomplete: list[Row]
+) -> str | None:
+    lost = given_up(messages, events, incomplete)
+    finding = large_message_finding(messages, lost, incomplete)
     return None if finding is None else finding.sentence
 
 
@@ -335,7 +338,7 @@ def test_what_is_lost_soon_comes_first_and_a_culprit_without_victims_last(tmp_pa
             None,
             False,
         ),
-        ("Raise maxPendingChunkedMessage of consumer index-0 of t", None, None, False),
+        ("Send again what consumer index-0 of t gave up", None, None, False),
         ("Raise the publish limit of shop/orders/a, or split it", "retail", None, False),
         ("Raise the publish limit of t, or split it", None, None, False),
     ]
@@ -532,7 +535,6 @@ def test_columns_that_are_read_are_columns_of_the_tables() -> None:
     for name, columns in (
         ("producer_id_decisions", DECISION_COLUMNS),
         ("chunk_messages", MESSAGE_COLUMNS),
-        ("chunk_events", CHUNK_EVENT_COLUMNS),
         ("incomplete_messages", INCOMPLETE_COLUMNS),
     ):
         assert set(columns) <= set(TABLES[name].names)
