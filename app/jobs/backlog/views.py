@@ -129,6 +129,18 @@ LEFT JOIN lost AS d ON d.cluster = r.cluster AND d.reader = r.group AND d.topic 
 WHERE r.place = 1 AND r.state NOT IN ('gone', 'offsets_expired')
 """.strip()
 
+# By the timestamp of a record that was read, so neither a transaction marker nor an emptied log counts.
+# Sizes are estimates without compression.
+_NEAR_RETENTION = """
+SELECT n.* FROM (
+  SELECT l.cluster, l.group AS group, l.topic, l.partition, l.pass_ms, l.age_s, l.limit_s, l.time_usage,
+    l.age_state, lead(l.pass_ms) OVER (
+      PARTITION BY l.cluster, l.group, l.topic, l.partition ORDER BY l.pass_ms, l.row_no
+    ) AS next_ms
+  FROM group_lag AS l
+) AS n WHERE n.age_state = 'known' AND n.time_usage >= 0.8
+""".strip()
+
 METRICS = View(
     "backlog_metrics",
     "Sizes, ages, limits and evictions of backlogs under the names of Pulsar's own metrics."
@@ -154,6 +166,14 @@ VIEWS = (
         " and the offsets that it lost.",
         _GROUP_LAG_NOW,
         reads=("group_lag", "lost_messages"),
+        place=1,
+    ),
+    View(
+        "group_near_retention",
+        "Kafka: the checks of a group and partition at which the oldest unread record was 80 % of its"
+        " retention old, by a timestamp that was read; `next_ms` is the check after it.",
+        _NEAR_RETENTION,
+        reads=("group_lag",),
         place=1,
     ),
 )

@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.jobs.backlog.findings.groups import findings as of_groups
 from app.jobs.chunks.findings import FINDINGS as OF_LARGE_MESSAGES
 from app.jobs.chunks.findings import REMEDIES
 from app.jobs.chunks.metrics import ChunkMetrics
@@ -24,7 +25,7 @@ from app.terminal.amounts import NONE
 from tests.conftest import ROOT
 from tests.support.client_quota_rows import MINUTE, stats, usage
 from tests.support.effort import drawn
-from tests.support.ready_questions import fate, put, waiting
+from tests.support.ready_questions import fate, lag, put, waiting
 from tests.support.throttle_rows import write
 
 JOBS = ROOT / "app" / "jobs"
@@ -114,3 +115,41 @@ def test_each_outcome_has_a_remedy_and_its_runbook_the_same_ones() -> None:
     advice = page.partition("## What to do")[2]
     assert sorted(out for remedy in REMEDIES for out in remedy.outcomes) == sorted(GIVEN_UP)
     assert all(f"`{outcome}`" in advice for outcome in GIVEN_UP)
+
+
+@drawn(200)
+@given(
+    uses=st.dictionaries(
+        st.sampled_from("abc"),
+        st.lists(
+            st.tuples(
+                st.sampled_from([0, 79, 80, 99, 100, 150]),
+                st.sampled_from(["known", "known", "first_seen"]),
+            ),
+            min_size=3,
+            max_size=3,
+        ),
+        min_size=1,
+    )
+)
+def test_groups_near_retention(uses: dict[str, list[tuple[int, str]]]) -> None:
+    rows = [
+        lag(group, MINUTE * i, 9, age_s=age, age_state=state, limit_s=100, time_usage=age / 100)
+        for group, checks in uses.items()
+        for i, (age, state) in enumerate(checks)
+    ]
+    rule = JOBS / "backlog" / "alerts" / "group-near-retention.yaml"
+    (near,) = yaml.safe_load(rule.read_text())
+    with TemporaryDirectory() as folder:
+        put(folder, {"group_lag": rows})
+        with connect(Warehouse(folder)) as tables:
+            ((now_ms,),) = tables.execute(near["now"]).fetchall()
+            sql = f'SELECT "group" FROM ({near["sql"]}) WHERE end_ms >= {now_ms}'
+            alert = {group for (group,) in tables.execute(sql).fetchall()}
+        told = of_groups(ReportReader(Warehouse(folder), ReportSpan()))
+    last = {group: checks[-1] for group, checks in uses.items()}
+    assert alert == {group for group, (age, how) in last.items() if age >= 80 and how == "known"}
+    remedies = [action.remedy for one in told for action in one.actions]
+    assert sorted(remedies) == sorted(
+        f"Scale group {group}, or raise retention.ms of topic orders" for group in alert
+    )

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from app.jobs.backlog.findings.subscriptions import SOON_S
 from app.show.report.model import Action, Finding, Urgency
 from app.show.report.phrases import NAMED, Row, about, number_of, was
 
@@ -47,11 +46,12 @@ GROUP BY ALL ORDER BY cluster, "group", topic, pending
 """
 _SOON = """
 WITH near AS (
-  SELECT cluster, "group", topic, min(time_to_loss_s) AS left_s,
-    arg_min(pass_ms, time_to_loss_s) AS pass_ms,
-    coalesce(bool_or(trend = 'has no member'), false) AS no_member
-  FROM group_lag_now WHERE time_to_loss_s <= $within AND age_state = 'known'
-  GROUP BY cluster, "group", topic
+  SELECT cluster, "group", topic, min(r.limit_s - r.age_s) AS left_s,
+    arg_min(pass_ms, r.limit_s - r.age_s) AS pass_ms,
+    coalesce(bool_or(n.trend = 'has no member'), false) AS no_member
+  FROM group_near_retention AS r
+  JOIN group_lag_now AS n USING (cluster, "group", topic, partition, pass_ms)
+  WHERE r.next_ms IS NULL GROUP BY cluster, "group", topic
 )
 SELECT cluster, "group", list(topic ORDER BY left_s, topic) AS topics, min(left_s) AS left_s,
   arg_min(pass_ms, left_s) AS pass_ms, bool_and(no_member) AS no_member
@@ -67,7 +67,7 @@ def findings(reader: ReportReader) -> list[Finding]:
     """What is to be said of the groups of a warehouse."""
     return group_findings(
         reader.rows(_LOSSES),
-        reader.rows(_SOON, within=SOON_S),
+        reader.rows(_SOON),
         reader.rows(_AHEAD),
         reader.rows(_OTHER_UNIT),
         reader.rows(_WAITING),
