@@ -72,11 +72,13 @@ FROM shares AS c WHERE c.principal IS NOT NULL AND {UNLIMITED}
 
 # In a cluster where no client has a limit nobody is missing one.
 _WITHOUT_LIMIT = f"""
-SELECT u.*, greatest(u.byte_share, u.thread_share) AS share FROM ({_UNLIMITED_USE}) AS u
-WHERE ((u.byte_share >= 0.25 AND u.byte_rate >= 1048576)
-    OR (u.thread_share >= 0.25 AND u.threads >= 1))
-  AND EXISTS (
-    SELECT 1 FROM client_quota_stats AS q WHERE q.cluster = u.cluster AND q.bound IS NOT NULL
+SELECT l.*, greatest(l.of_bytes, l.of_time) AS share FROM (
+  SELECT u.*, CASE WHEN u.byte_rate >= 1048576 THEN u.byte_share ELSE 0e0 END AS of_bytes,
+    CASE WHEN u.threads >= 1 THEN u.thread_share ELSE 0e0 END AS of_time
+  FROM ({_UNLIMITED_USE}) AS u
+) AS l
+WHERE greatest(l.of_bytes, l.of_time) >= 0.25 AND EXISTS (
+    SELECT 1 FROM client_quota_stats AS q WHERE q.cluster = l.cluster AND q.bound IS NOT NULL
   )
 """.strip()
 

@@ -56,14 +56,14 @@ def test_clients_without_a_limit(uses: list[tuple[str, int, float]], limited: se
         part = UnlimitedClients(Bounds(10, 1000))
         with connect(Warehouse(folder)) as tables:
             part.take(tables)
-            alert = {row[2] for row in tables.execute(rule["sql"]).fetchall()}
-            view = tables.execute("SELECT principal FROM clients_without_limit").fetchall()
+            alert = {row[2]: row[7] for row in tables.execute(rule["sql"]).fetchall()}
+            view = tables.execute("SELECT principal, share FROM clients_without_limit").fetchall()
         (findings,) = FINDINGS
         told = findings.findings(ReportReader(Warehouse(folder), ReportSpan()))
-    metric = {labels[2] for _, labels, share in part.samples() if share >= 0.25}
+    metric = {labels[2]: share for _, labels, share in part.samples() if share >= 0.25}
     finding = {f"User:{action.user}" for one in told for action in one.actions}
-    assert alert == {name for (name,) in view} == metric
-    assert finding <= alert and len(finding) == min(len(alert), NAMED)
+    assert alert == dict(view) == metric
+    assert finding <= alert.keys() and len(finding) == min(len(alert), NAMED)
     assert any("1 other client is" in one.sentence for one in told) == (len(alert) == NAMED + 1)
 
 
