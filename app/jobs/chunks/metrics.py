@@ -7,15 +7,15 @@ from typing import Any
 
 import duckdb
 
-from app.jobs.chunks.views import GIVEN_UP, GIVEN_UP_MESSAGES
+from app.jobs.chunks.views import ENDS, GIVEN_UP
 from app.show.metrics.definition import Definition, MetricsSection, defined
 from app.show.metrics.entities import Bounds
 from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows
 
 MS_PER_S = 1000.0
-_LOST = f"""
-SELECT cluster, outcome, count(*) FROM ({GIVEN_UP_MESSAGES}) WHERE fate = 'lost' GROUP BY ALL
-"""
+_GIVEN_UP = (
+    f"SELECT e.cluster, e.outcome, count(*) FROM chunk_events AS e WHERE {ENDS} GROUP BY ALL"
+)
 
 
 class ChunkMetrics(MetricsPart):
@@ -33,7 +33,7 @@ class ChunkMetrics(MetricsPart):
         super().__init__(bounds)
         self._whole = Sums("weir_chunk_messages_total")
         self._events = Sums("weir_chunk_events_total")
-        self._lost = Sums("weir_chunk_messages_lost_total")
+        self._given_up = Sums("weir_chunk_given_up_total")
         self._newest: dict[Labels, tuple[Any, ...]] = {}
         self._rates: dict[Labels, tuple[Any, ...]] = {}
         self._stalled: dict[Labels, tuple[Any, ...]] = {}
@@ -45,9 +45,9 @@ class ChunkMetrics(MetricsPart):
         self._events.add(
             rows(fresh, "SELECT cluster, outcome, count(*) FROM chunk_events GROUP BY ALL")
         )
-        self._lost.add(rows(fresh, _LOST))
+        self._given_up.add(rows(fresh, _GIVEN_UP))
         # A counter that first shows with 1 has no increase: what is lost is there with 0 before.
-        self._lost.add(
+        self._given_up.add(
             (cluster, outcome, 0)
             for (cluster,) in rows(fresh, "SELECT DISTINCT cluster FROM chunk_state")
             for outcome in GIVEN_UP
@@ -88,7 +88,7 @@ class ChunkMetrics(MetricsPart):
     def samples(self) -> Iterator[Sample]:
         yield from self._whole.samples()
         yield from self._events.samples()
-        yield from self._lost.samples()
+        yield from self._given_up.samples()
         totals: dict[str, list[float]] = {}
         for key, (_, _, contexts, leaked, size, age_ms) in self._newest.items():
             total = totals.setdefault(key[0], [0.0, 0.0, 0.0, 0.0])
@@ -124,12 +124,12 @@ _DEFINITIONS = (
         "chunk_events",
     ),
     Definition(
-        "weir_chunk_messages_lost_total",
+        "weir_chunk_given_up_total",
         "counter",
         ("cluster", "outcome"),
-        "Large messages that a subscription was not given, by the outcome that says so first; one that is"
-        " delivered again later stays counted.",
-        "given_up_messages",
+        "Decisions that give a large message up, those of the view given_up_messages, before it is known"
+        " whether it arrives after all.",
+        "chunk_events",
     ),
     Definition(
         "weir_chunked_message_rate",

@@ -11,8 +11,8 @@ from app.read.spelling import NAMESPACE
 from app.show.metrics.definition import BROKER, Definition, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities
 from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows, scalar
+from state.rate_limits.outputs import LIMITER_NAMES
 
-LIMITERS = ("topic", "resource_group", "broker", "connection", "io_thread")
 ROLES = ("culprit", "shared", "collateral")
 OPERATIONS = ("paused", "resumed", "throttled", "unthrottled")
 NS_PER_S = 1e9
@@ -21,7 +21,7 @@ _TOPICS = f"""
 SELECT window_start_ms + window_ms AS at_ms, cluster, broker, {NAMESPACE}, topic,
   limited_times, culprit_times, shared_times, collateral_times,
   culprit_ns, shared_ns, collateral_ns,
-  {", ".join(f"coalesce(limited_by_limiter['{name}'], 0)" for name in LIMITERS)}
+  {", ".join(f"coalesce(limited_by_limiter['{name}'], 0)" for name in LIMITER_NAMES)}
 FROM topic_throttle_stats
 WHERE limited_times > 0 OR culprit_ns > 0 OR shared_ns > 0 OR collateral_ns > 0
 ORDER BY at_ms, cluster, broker, topic
@@ -77,7 +77,7 @@ class Throttles(MetricsPart):
 
     def __init__(self, bounds: Bounds) -> None:
         super().__init__(bounds)
-        self._topics = Entities(bounds, 1 + 2 * len(ROLES) + len(LIMITERS))
+        self._topics = Entities(bounds, 1 + 2 * len(ROLES) + len(LIMITER_NAMES))
         self._told = Entities(bounds, 1)
         self._timeouts = Entities(bounds, 1)
         self._published = Sums("weir_published_messages_total", "weir_published_bytes_total")
@@ -157,7 +157,7 @@ def _topic_samples(key: Labels, amounts: list[float]) -> Iterator[Sample]:
     for role, pauses, paused_ns in zip(ROLES, times, paused, strict=True):
         yield "weir_topic_pauses_total", (*key, role), pauses
         yield "weir_topic_paused_seconds_total", (*key, role), paused_ns / NS_PER_S
-    for name, count in zip(LIMITERS, by_limiter, strict=True):
+    for name, count in zip(LIMITER_NAMES, by_limiter, strict=True):
         if count:
             yield "pulsar_broker_topic_publish_rate_limit_count_total", (*key, name), count
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from app.jobs.rate_limits.pauses import PAUSE_NO, WERE_PAUSED
 from app.tables.view import View
+from state.rate_limits.outputs import LIMITER_NAMES
 
 # Rows outside a pause are left out. Engines disagree about aggregating nothing into an array: the
 # intersections leave out the placeholder of no value. Only a topic's own limit has a culprit.
@@ -71,8 +72,7 @@ UNION ALL
 SELECT 'pulsar.broker.topic.publish.rate.limit.count', 'counter', cluster, broker, topic, NULL,
   name, NULL, CAST(sum(limited_by_limiter[name]) AS BIGINT)
 FROM topic_throttle_stats
-CROSS JOIN (VALUES ('topic'), ('resource_group'), ('broker'), ('connection'), ('io_thread'))
-  AS limiters(name)
+CROSS JOIN (VALUES {", ".join(f"('{name}')" for name in LIMITER_NAMES)}) AS limiters(name)
 GROUP BY cluster, broker, topic, name HAVING sum(limited_by_limiter[name]) > 0
 UNION ALL
 SELECT 'pulsar_publish_rate_limit_times', 'counter', cluster, broker, topic, NULL, NULL, NULL,

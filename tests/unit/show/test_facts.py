@@ -17,16 +17,18 @@ from app.jobs.chunks.report import large_messages
 from app.jobs.chunks.views import GIVEN_UP
 from app.jobs.client_quotas.findings import FINDINGS
 from app.jobs.client_quotas.metrics import UnlimitedClients
+from app.jobs.rate_limits.metrics import Throttles
 from app.read.relations import Warehouse, connect
 from app.show.metrics.entities import Bounds
 from app.show.report.phrases import NAMED
 from app.show.report.report_reader import ReportReader, ReportSpan
 from app.terminal.amounts import NONE
+from state.rate_limits.outputs import LIMITER_NAMES
 from tests.conftest import ROOT
 from tests.support.client_quota_rows import MINUTE, stats, usage
 from tests.support.effort import drawn
 from tests.support.ready_questions import fate, lag, put, waiting
-from tests.support.throttle_rows import write
+from tests.support.throttle_rows import window, write
 
 JOBS = ROOT / "app" / "jobs"
 MIB_PER_S = 60 * 2**20
@@ -100,14 +102,16 @@ def test_lost_large_messages(
         with connect(Warehouse(folder)) as tables:
             part.take(tables)
             alert = sum(row[4] for row in tables.execute(rule["sql"]).fetchall())
+            given_up = tables.execute("SELECT uuid FROM given_up_messages").fetchall()
         question = sum(row["lost"] for row in reader.ask("lost-messages"))
         tile = large_messages(reader).tile
         (findings,) = OF_LARGE_MESSAGES
         told = [action for one in findings.findings(reader) for action in one.actions]
-    metric = sum(v for name, _, v in part.samples() if name == "weir_chunk_messages_lost_total")
+    metric = sum(v for name, _, v in part.samples() if name == "weir_chunk_given_up_total")
     finding = sum(int(action.reason.split()[0]) for action in told)
     assert tile is not None
-    assert alert == question == metric == finding == int(tile.value.replace(NONE, "0"))
+    assert (metric > 0) == bool(given_up) and metric >= len(given_up)
+    assert alert == question == finding == int(tile.value.replace(NONE, "0"))
 
 
 def test_each_outcome_has_a_remedy_and_its_runbook_the_same_ones() -> None:
@@ -153,3 +157,22 @@ def test_groups_near_retention(uses: dict[str, list[tuple[int, str]]]) -> None:
     assert sorted(remedies) == sorted(
         f"Scale group {group}, or raise retention.ms of topic orders" for group in alert
     )
+
+
+@drawn(100)
+@given(counts=st.dictionaries(st.sampled_from(LIMITER_NAMES), st.integers(1, 9), min_size=1))
+def test_pauses_by_limiter_add_up(counts: dict[str, int]) -> None:
+    total = sum(counts.values())
+    rows = [window(0, limited_times=total, limited_by_limiter=list(counts.items()))]
+    part = Throttles(Bounds(10, 1000))
+    with TemporaryDirectory() as folder:
+        for name in Throttles.reads:
+            write(folder, name, rows if name == "topic_throttle_stats" else [])
+        sql = "SELECT limiter, value FROM throttle_metrics WHERE limiter IS NOT NULL"
+        with connect(Warehouse(folder)) as tables:
+            part.take(tables)
+            view = dict(tables.execute(sql).fetchall())
+    samples = list(part.samples())
+    times = {labels[-1]: n for name, labels, n in samples if name.endswith("limit_count_total")}
+    (every,) = (n for name, _, n in samples if name == "pulsar_publish_rate_limit_times")
+    assert view == counts == {name: times[name] for name in counts} and every == total
