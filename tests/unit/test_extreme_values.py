@@ -101,7 +101,9 @@ def warehouse(tmp_path_factory) -> str:
         write(folder, table, extremes(table, rows))
     idle = {"user": "idle", "bound": 1000.0, "bound_level": "user", "utilisation": 0.001}
     write(folder, "client_quota_stats", [{**plain_row("client_quota_stats"), **idle}])
-    write(folder, "client_usage", [plain_row("client_usage")])  # of a client without a limit
+    unlimited = plain_row("client_usage")  # of a client without a limit, and one that is large
+    large = {**unlimited, "broker": "b9", "window_ms": 60_000, "bytes": 10**9}
+    write(folder, "client_usage", [unlimited, large])
     # the archive has the time of arrival of every record
     events = Warehouse(folder).open("events").to_pyarrow_table().to_pylist()
     filled = [
