@@ -151,7 +151,7 @@ def test_lost_messages_fire_once_their_minute_is_over_and_are_resolved_by_a_good
         decision(4, "EVICTED", "p-1", subscription="t"),
     ]
     assert firing(chunk_events=lost) == [], "the minute is not over"
-    fired = [("chunk-messages-lost", LOST, 0, 3.0)]
+    fired = [("chunk-messages-lost", LOST, 0, 4.0)]
     assert firing(chunk_topic_stats=[stats(0)]) == fired
     assert firing() == fired, "the same data fires as before"
     assert firing(chunk_topic_stats=[stats(1)]) == []
@@ -168,16 +168,23 @@ def test_lost_messages_fire_once_their_minute_is_over_and_are_resolved_by_a_good
         (decision(0, "SHARED_ORPHAN", acks=["1:1"]), True),
         (decision(0, "SHARED_ORPHAN"), False),
         (decision(0, "GAP", orphaned=["1:1"], rule="GAP+B4"), True),
-        (decision(0, "GAP", tracked=["1:1"]), False),
-        (decision(0, "NO_FIRST_CHUNK"), False),
+        (decision(0, "GAP", tracked=["1:1"]), True),  # until it has arrived
+        (decision(0, "NO_FIRST_CHUNK"), True),
         (decision(0, "RESTART_CORRUPTED", acks=["1:1"]), False),
         (decision(0, "DUP_ACKED", acks=["1:1"]), False),
-        (decision(0, "OVERFLOW_EXCEPTION", rule="OVERFLOW_EXCEPTION+B7"), False),
+        (decision(0, "OVERFLOW_EXCEPTION", rule="OVERFLOW_EXCEPTION+B7"), True),
         (decision(0, "COMPLETE"), False),
     ],
 )
 def test_what_counts_as_lost(firing, row, fires):
     assert bool(firing(chunk_events=[row], chunk_topic_stats=[stats(0)])) == fires
+
+
+def test_a_message_that_has_arrived_since_is_not_lost(firing):
+    given_up = [decision(0, "GAP", tracked=["1:1"]), decision(0, "GAP", "p-2", row_no=1)]
+    whole = {**decision(5000, "COMPLETE"), "complete_ms": START_MS + 5000, "integrity": "exact"}
+    fired = firing(chunk_events=given_up, chunk_messages=[whole], chunk_topic_stats=[stats(0)])
+    assert fired == [("chunk-messages-lost", LOST, 0, 1.0)]
 
 
 def test_lost_messages_fire_where_nothing_but_decisions_is_written(firing):
