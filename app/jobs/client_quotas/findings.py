@@ -32,7 +32,7 @@ ORDER BY t.requests DESC NULLS LAST, t.measured_windows DESC, t.cluster, t.quota
 _UNLIMITED = """
 SELECT u.cluster, u.broker, u.principal, u.client_id, max(u.share) AS share,
   max(u.threads) AS threads, max(u.byte_rate) AS byte_rate,
-  max(u.of_time) >= max(u.of_bytes) AS is_time,
+  round(max(u.of_time), 2) >= round(max(u.of_bytes), 2) AS is_time,
   min(u.window_start_ms) AS begin_ms, max(u.window_start_ms + u.window_ms) AS end_ms
 FROM clients_without_limit AS u
 GROUP BY u.cluster, u.broker, u.principal, u.client_id

@@ -204,7 +204,7 @@ def test_a_report_names_the_throttled_and_who_has_no_limit(ask: Ask, basis: str)
     if basis != "metrics":  # else those that are throttled for as long come first by name
         assert throttled.startswith("User etl was throttled 36 times on broker b1 by its produce ")
     assert alone == (
-        f"{scan}, which has no limit, took 2.5 request handler threads of b1, 100 % of what all"
+        f"{scan}, which has no limit, took up to 2.5 request handler threads of b1, 100 % of what all"
         " clients took, from 22:14:00 to 22:26:00."
     )
     section = report["sections"]["client-quotas"]
