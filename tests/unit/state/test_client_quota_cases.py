@@ -80,7 +80,7 @@ class Manager:
             "empty": 0,
             "everywhere": 1,
         }
-        keys = np.zeros(1, L.KEY)
+        keys = np.zeros(1, L.QuotaBroker.dtype)
         keys["cluster"], keys["broker"], keys["began"] = 2, 3, 1
         parts = {**shard.read(None).parts, "keys": keys}
         self.w = shard.unpack(parts, settings, pairs, shard.limits_of(records, meaning, 0))
