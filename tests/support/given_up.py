@@ -13,7 +13,7 @@ Row = dict[str, Any]
 
 
 def given_up(messages: list[Row], events: list[Row], incomplete: list[Row]) -> list[Row]:
-    """Rows of `given_up_messages` by those of chunk_messages, chunk_events and incomplete_messages."""
+    """The lost ones of `given_up_messages`, by rows of the tables that it reads."""
     tables = {
         "chunk_messages": messages,
         "chunk_events": events,
@@ -23,5 +23,9 @@ def given_up(messages: list[Row], events: list[Row], incomplete: list[Row]) -> l
     with duckdb.connect() as connection:
         for name, rows in tables.items():
             connection.register(name, frame(name, rows))
-        found: list[Row] = connection.sql(GIVEN_UP_MESSAGES).to_arrow_table().to_pylist()
+        found: list[Row] = (
+            connection.sql(f"FROM ({GIVEN_UP_MESSAGES}) WHERE fate = 'lost'")
+            .to_arrow_table()
+            .to_pylist()
+        )
     return found

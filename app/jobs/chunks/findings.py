@@ -83,11 +83,11 @@ DELIVERIES = (
 
 
 def large_message_finding(
-    messages: Iterable[Row], given_up: Iterable[Row], incomplete: Iterable[Row]
+    messages: Iterable[Row], lost: Sequence[Row], incomplete: Iterable[Row]
 ) -> Finding | None:
     """The number of complete large messages, and why the others are not, from rows of
-    chunk_messages, given_up_messages and incomplete_messages; None without any."""
-    lost = [row for row in given_up if row["fate"] == "lost"]
+    chunk_messages, of given_up_messages those that are lost, and of incomplete_messages; None without
+    any."""
     incomplete = list(incomplete)
     fates = _fates(messages, lost, incomplete)
     known = set().union(*fates.values())
@@ -141,7 +141,7 @@ def partial_findings(rows: Sequence[Row]) -> list[Finding]:
 
 
 def _fates(
-    messages: Iterable[Row], lost: list[Row], incomplete: list[Row]
+    messages: Iterable[Row], lost: Sequence[Row], incomplete: list[Row]
 ) -> dict[str, set[Message]]:
     """What became of each large message in each subscription."""
     fates = {"complete": {_message(row) for row in messages}}
@@ -198,7 +198,7 @@ def _stalled_actions(heads: Iterable[tuple[Row, int]]) -> list[Action]:
     ]
 
 
-def _lost_actions(lost: list[Row], producers: Mapping[Message, str | None]) -> list[Action]:
+def _lost_actions(lost: Sequence[Row], producers: Mapping[Message, str | None]) -> list[Action]:
     """What to do about lost messages, by what cures the outcome."""
     result = []
     for remedy in REMEDIES:

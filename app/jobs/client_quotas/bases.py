@@ -77,13 +77,20 @@ WITH asked AS (
   SELECT * FROM measured AS m WHERE {UNASKED.format(asked="asked", same=_SAME_WINDOW)}
 )"""
 SHARES = f"""
-{_USED}, shares AS (
+{_USED}, taken AS (
   SELECT u.cluster, u.broker, u.window_start_ms, u.window_ms, u.principal, u.client_id, u.name,
     u.byte_rate, u.byte_rate / nullif(sum(u.byte_rate) OVER of_broker, 0) AS byte_share,
     u.threads, u.threads / nullif(sum(u.threads) OVER of_broker, 0) AS thread_share
   FROM used AS u
   WINDOW of_broker AS (PARTITION BY u.cluster, u.broker, u.window_start_ms, u.window_ms)
+), large AS (
+  SELECT t.*, CASE WHEN t.byte_rate >= 1048576 THEN t.byte_share ELSE 0e0 END AS of_bytes,
+    CASE WHEN t.threads >= 1 THEN t.thread_share ELSE 0e0 END AS of_time
+  FROM taken AS t
+), shares AS (
+  SELECT l.*, greatest(l.of_bytes, l.of_time) AS share FROM large AS l
 )""".strip()
 """CTEs, of which `shares` has the bytes per s and request handler threads of each client (`principal`,
 `client_id`) in a window of a broker, and its shares of those of all clients. The principal of clients
-that are not named is null."""
+that are not named is null. `of_bytes` and `of_time` are these shares where there is much of it, from 1
+MiB per s and one thread on; `share` is the larger one."""

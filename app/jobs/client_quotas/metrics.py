@@ -45,20 +45,15 @@ QUALIFY s.window_start_ms = max(s.window_start_ms) OVER (
 _NEWEST_OF_CLUSTER = """
 SELECT s.cluster, max(s.window_start_ms) FROM client_quota_stats AS s GROUP BY s.cluster
 """
-# As the alert of the tables: of the bytes from 1 MiB per s on, of request handler time from a thread.
 _LARGE = f"""
-{SHARES}, large AS (
-  SELECT s.*, greatest(
-      CASE WHEN s.byte_rate >= 1048576 THEN s.byte_share ELSE 0 END,
-      CASE WHEN s.threads >= 1 THEN s.thread_share ELSE 0 END
-    ) AS share
-  FROM shares AS s
+{SHARES}, newest AS (
+  SELECT s.* FROM shares AS s
   QUALIFY s.window_start_ms = max(s.window_start_ms) OVER (PARTITION BY s.cluster, s.broker)
 )
 SELECT s.cluster, s.broker, s.window_start_ms,
   list(struct_pack(p := s.principal, c := s.client_id, share := s.share))
     FILTER (WHERE s.share >= 0.1 AND s.principal IS NOT NULL)
-FROM large AS s GROUP BY s.cluster, s.broker, s.window_start_ms
+FROM newest AS s GROUP BY s.cluster, s.broker, s.window_start_ms
 """
 _LIMITED = """
 SELECT s.cluster, s.broker, s.window_start_ms, s.user, s.client

@@ -72,14 +72,12 @@ FROM shares AS c WHERE c.principal IS NOT NULL AND {UNLIMITED}
 
 # In a cluster where no client has a limit nobody is missing one.
 _WITHOUT_LIMIT = f"""
-SELECT l.*, greatest(l.of_bytes, l.of_time) AS share FROM (
-  SELECT u.*, CASE WHEN u.byte_rate >= 1048576 THEN u.byte_share ELSE 0e0 END AS of_bytes,
-    CASE WHEN u.threads >= 1 THEN u.thread_share ELSE 0e0 END AS of_time
-  FROM ({_UNLIMITED_USE}) AS u
-) AS l
-WHERE greatest(l.of_bytes, l.of_time) >= 0.25 AND EXISTS (
-    SELECT 1 FROM client_quota_stats AS q WHERE q.cluster = l.cluster AND q.bound IS NOT NULL
-  )
+{SHARES}, {LIMITED}
+SELECT c.cluster, c.broker, c.principal, c.client_id, c.window_start_ms, c.window_ms, c.byte_rate,
+  c.threads, c.of_bytes, c.of_time, c.share
+FROM shares AS c
+WHERE c.share >= 0.25 AND c.principal IS NOT NULL AND {UNLIMITED}
+  AND EXISTS (SELECT 1 FROM limited AS l WHERE l.cluster = c.cluster)
 """.strip()
 
 _IDLE = """
