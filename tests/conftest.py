@@ -92,19 +92,24 @@ LONG = (
     "tests/unit/setup/",
     "tests/unit/show/",
 )
-"""What takes longest is begun first, so that the processes of a run end together; of two processes
-one waits for a broker while the other one computes."""
+"""What takes longest is begun first, so that the processes of a run end together. The last of three
+or more begins at the end, with what never waits for a broker: it computes while the others wait."""
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Several processes share the tests by file; those with the suite's Pulsar broker are all of one
-    process, those with its Kafka broker of two."""
+    """Several processes share the tests by file, from both ends; those with the suite's Pulsar broker
+    are all of one process, those with its Kafka broker of two."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByGroup(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             return _group(nodeid.partition("::")[0])
+
+        def _assign_work_unit(self, node: Any) -> None:
+            if self.numnodes > 2 and node.gateway.id == f"gw{self.numnodes - 1}":
+                self.workqueue.move_to_end(next(reversed(self.workqueue)), last=False)
+            super()._assign_work_unit(node)
 
     return ByGroup(config, log)
 

@@ -122,7 +122,6 @@ def test_the_tutorial_with_kafka(broker: Kafka, tmp_path: Path) -> None:
     values = {
         "KAFKA": kafka_tools(tmp_path / "kafka"),
         "SERVER": broker.servers,
-        "RETENTION_S": 30,
     }
     printed = walk(TUTORIALS / "kafka.md", tmp_path, values)
     losses = next(text for text in printed if "to_offset" in text)
