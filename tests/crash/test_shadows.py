@@ -3,10 +3,14 @@ those of a job that judges by their policies, and the live ones are those of a r
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import yaml
 
@@ -14,6 +18,9 @@ from app.engine.operators import operators
 from app.run.service import run
 from app.tables import policy_log
 from app.tables.definitions import TABLES
+from state.engine.blobs import Blob
+from state.engine.job import Job, Step
+from state.engine.reach import Reach
 from tests.crash.killed_run import ALL
 from tests.crash.policy_change import (
     QUERY,
@@ -45,10 +52,41 @@ class Shadowed(Place):
         return {} if kept is None else kept.shadows
 
 
+@dataclass
+class Deaf:
+    """A job to whom the stream brings no policies of some names: a shadow judges by its own."""
+
+    job: Job
+    names: set[tuple[str, str]]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.job, name)
+
+    def step(self, state: bytes | None, blobs: Sequence[bytes], reach: Reach) -> Step:
+        """That of the job without the records of these policies."""
+        return self.job.step(state, [self._heard(blob) for blob in blobs], reach)
+
+    def _heard(self, blob: bytes) -> bytes:
+        records = Blob(blob)
+        if "policy_json" not in records.columns():
+            return blob
+        texts = records.texts().to_pylist()
+        documents = [
+            json.loads(texts[policy]) if policy >= 0 else {}
+            for policy in records.values(("policy_json",))[0].tolist()
+        ]
+        kept = [(found.get("scope"), found.get("name")) not in self.names for found in documents]
+        return records.filtered(np.array(kept))
+
+
 def alone(place: Shadowed, name: str) -> Rows:
     """The rows of the jobs under the policies of a shadow, over the archive."""
     settings = place.settings
-    return at_once(settings, operators(settings, settings.jobs, log=place.logs()[name].log))
+    group = operators(settings, settings.jobs, log=place.logs()[name].log)
+    names = {(policy["scope"], policy["name"]) for policy in place.trace.policies}
+    return at_once(
+        settings, {job: replace(each, job=Deaf(each.job, names)) for job, each in group.items()}
+    )
 
 
 @pytest.mark.slow
