@@ -172,12 +172,18 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session that every test shares: local[2], two shuffle partitions."""
+    """The session that every test shares: local[2], two shuffle partitions.
+
+    The processes in which Spark plans sources stay for the next run, which takes 4 s of CPU to start
+    them; runs in processes of their own end them.
+    """
     from app.config.settings import load_settings
     from app.run.session import build_session
 
     session = build_session(load_settings(overrides={"partitions": 2}), "weir-tests")
-    yield session
+    with pytest.MonkeyPatch.context() as kept:
+        kept.setattr("app.run.service.end_planning", lambda _: None)
+        yield session
     session.stop()
 
 

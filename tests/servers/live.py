@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -45,24 +48,37 @@ def policies() -> list[dict[str, object]]:
 def reference_warehouse(
     lines: Lines, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> str:
-    """The warehouse of a run over the same records from one file, in one batch."""
+    """The warehouse of a run over the same records from one file, in one batch; the first process of
+    several that asks for it makes it."""
+    shared = "PYTEST_XDIST_WORKER" in os.environ
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if shared else base) / "reference"
+    folder.mkdir(exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "complete").exists():
+            _make_reference(folder, lines)
+            (folder / "complete").touch()
+    return str(folder / "warehouse")
+
+
+def _make_reference(folder: Path, lines: Lines) -> None:
     from app.config.settings import load_settings
 
-    folder = tmp_path_factory.mktemp("reference")
-    (folder / "in").mkdir()
+    (folder / "in").mkdir(parents=True)
     (folder / "in" / "all.jsonl").write_bytes(b"\n".join(line for _, line in lines))
     settings = load_settings(
         None,
         {
             "warehouse": str(folder / "warehouse"),
             "partitions": 2,
+            "alerts": None,
             "policies": policies(),
             "idle_advance_ms": APART_MS,
             "source": {"format": "files", "path": str(folder / "in")},
         },
     )
     assert run(settings, available_now=True) == 0
-    return settings.warehouse
 
 
 @pytest.fixture(scope="package")
@@ -105,6 +121,11 @@ def rows_in(settings: Settings, table: str = "events") -> int:
     if not DeltaTable.is_deltatable(path):
         return 0
     return int(DeltaTable(path).to_pyarrow_dataset().count_rows())
+
+
+def has_records(settings: Settings, number: int) -> bool:
+    """Whether so many records may be in the tables; `identities` tells them, and takes long."""
+    return sum(rows_in(settings, name) for name in ("events", "quarantine")) >= number
 
 
 def offsets(kafka: Kafka, topic: str, partitions: int = PARTITIONS) -> list[tuple[str, int]]:

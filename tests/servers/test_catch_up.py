@@ -30,7 +30,7 @@ EVENTS = 18_000
 PARTITIONS = 3
 AHEAD, AHEAD_MS = 1, 2 * 3_600_000
 """The partition whose records begin two hours after those of the others."""
-SLICES = 6
+SLICES = 3
 MOST = 2_000
 """Records of a batch of the catch-up, so that it has several."""
 TIMES = {

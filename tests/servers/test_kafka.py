@@ -22,6 +22,7 @@ from tests.servers.live import (
     PARTITIONS,
     Lines,
     MakeSettings,
+    has_records,
     offsets,
     policies,
     rows_in,
@@ -118,7 +119,8 @@ def test_another_warehouse_has_the_newest_records_while_others_wait_to_be_caught
         wait_for(place.exists)
         produce(kafka, topic, new)
         expected = sorted(set(offsets(kafka, topic)) - set(waiting))
-        wait_for(lambda: rows_in(newest) > 0 and identities(newest.warehouse) == expected)
+        wait_for(lambda: has_records(newest, len(expected)))
+        wait_for(lambda: identities(newest.warehouse) == expected)
     assert run(all_of_it, available_now=True) == 0
     assert identities(all_of_it.warehouse) == offsets(kafka, topic)
 

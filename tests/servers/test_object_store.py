@@ -92,27 +92,33 @@ def append_batches(settings: Settings, number: int) -> list[float]:
     return [*begun_s, time.monotonic()]
 
 
-@contextmanager
-def behind(
-    settings: Settings, store: SlowStore
-) -> Iterator[tuple[SlowStore, ProcessPoolExecutor, Settings]]:
-    """A store, a process of its own, since delta-rs lets no thread of its process work while it waits,
-    and settings that go by way of the store."""
-    options = {**settings.storage_options, "AWS_ENDPOINT_URL": store.endpoint}
+@pytest.fixture(scope="module")
+def apart() -> Iterator[ProcessPoolExecutor]:
+    """A process beside this one: delta-rs lets no thread of its process work while it waits, and the
+    slow stores are threads of this one."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        yield store, pool, settings.model_copy(update={"storage_options": options})
+        yield pool
+
+
+@contextmanager
+def behind(settings: Settings, store: SlowStore) -> Iterator[Settings]:
+    """Settings that go by way of a store."""
+    options = {**settings.storage_options, "AWS_ENDPOINT_URL": store.endpoint}
+    yield settings.model_copy(update={"storage_options": options})
     store.stop()
 
 
-def appended(settings: Settings, store: SlowStore, number: int) -> list[float]:
+def appended(
+    settings: Settings, store: SlowStore, number: int, apart: ProcessPoolExecutor
+) -> list[float]:
     """As `append_batches`, by way of a store."""
-    with behind(settings, store) as (_, pool, there):
-        return pool.submit(append_batches, there, number).result()
+    with behind(settings, store) as there:
+        return apart.submit(append_batches, there, number).result()
 
 
 @pytest.mark.parametrize("fault", ["lost", "refused", "cut"])
 def test_a_commit_that_is_answered_badly_is_there_once(
-    settings: Settings, s3: S3, fault: Fault
+    settings: Settings, s3: S3, apart: ProcessPoolExecutor, fault: Fault
 ) -> None:
     answered: set[str] = set()
 
@@ -122,16 +128,18 @@ def test_a_commit_that_is_answered_badly_is_there_once(
         return fault if first else None
 
     store = SlowStore(s3.port, 0.0, once)
-    appended(settings, store, 3)
+    appended(settings, store, 3, apart)
     assert store.faults[fault] >= 4, "the creation of the table, and three commits"
     assert plain(found(settings, "quarantine")) == sorted(
         text for batch in range(3) for text in plain(rows("quarantine", range(batch, batch + 1)))
     )
 
 
-def test_an_append_takes_six_requests_however_long_the_log_is(settings: Settings, s3: S3) -> None:
+def test_an_append_takes_six_requests_however_long_the_log_is(
+    settings: Settings, s3: S3, apart: ProcessPoolExecutor
+) -> None:
     store = SlowStore(s3.port, 0.0)
-    begun_s = appended(settings, store, 10)
+    begun_s = appended(settings, store, 10, apart)
     counts = [
         Counter(one.kind for at_s, one in store.requests if begin_s <= at_s < end_s)
         for begin_s, end_s in pairwise(begun_s)
@@ -161,11 +169,14 @@ def alert_rounds(settings: Settings) -> list[tuple[float, float, list[Any]]]:
     return found
 
 
-def test_a_round_of_alerts_reads_what_has_changed(settings: Settings, s3: S3) -> None:
+def test_a_round_of_alerts_reads_what_has_changed(
+    settings: Settings, s3: S3, apart: ProcessPoolExecutor
+) -> None:
     for name in READ:
         fill(settings, name, range(1))
-    with behind(settings, SlowStore(s3.port, 0.0)) as (store, pool, there):
-        rounds = pool.submit(alert_rounds, there).result()
+    store = SlowStore(s3.port, 0.0)
+    with behind(settings, store) as there:
+        rounds = apart.submit(alert_rounds, there).result()
     counts = [
         Counter(one.kind for at_s, one in store.requests if begun_s <= at_s < end_s)
         for begun_s, end_s, _ in rounds

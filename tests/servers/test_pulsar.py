@@ -118,6 +118,7 @@ def test_a_killed_run_goes_on_and_all_jobs_have_the_rows_of_the_same_records_fro
             {
                 **written,
                 "partitions": 2,
+                "alerts": None,
                 "commit_interval_ms": {"events": 0},
                 "source": settings.feed.model_dump(
                     include={"format", "options", "max_records_per_trigger"}

@@ -12,7 +12,7 @@ import yaml
 from app.cli import main
 from app.config.settings import load_settings
 from tests.crash.service import Service
-from tests.servers.live import rows_in
+from tests.servers.live import has_records
 from tests.support.contents import contents
 from tests.support.servers.pulsar import Pulsar, token, with_login
 from tests.support.traces import identities, punctual_trace
@@ -100,7 +100,8 @@ def test_a_run_with_a_token_reads_everything_and_writes_the_token_nowhere(
     )
     try:
         path = settings.warehouse
-        wait_for(lambda: rows_in(settings) > 0 and len(identities(path)) == len(lines), 180)
+        wait_for(lambda: has_records(settings, len(lines)), 180)
+        wait_for(lambda: len(identities(path)) == len(lines))
         service.stop()
     finally:
         service.close()

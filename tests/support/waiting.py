@@ -11,8 +11,13 @@ hang, not an expectation."""
 
 
 def wait_for(what: Callable[[], object], seconds: float = PATIENCE_S) -> None:
-    """Wait until something holds; it fails where that takes longer than `seconds`."""
+    """Wait until something holds; it fails where that takes longer than `seconds`. A look that takes
+    long comes less often: what is waited for needs the processor."""
     deadline = time.monotonic() + seconds
-    while not what():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
+    while True:
+        began = time.monotonic()
+        if what():
+            return
+        now = time.monotonic()
+        assert now < deadline, "it did not happen in time"
+        time.sleep(min(max(0.1, 3 * (now - began)), 2.0))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import secrets
+import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
@@ -14,7 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.servers import ivy
-from tests.support.servers.process import Server, ServerFailed, accepts, free_ports, java
+from tests.support.servers.process import Server, ServerFailed, accepts, cache_dir, free_ports, java
 from tests.support.servers.raw_kafka import BROKERS, LOGGERS, Entity, RawClient
 from tests.support.servers.tls import self_signed
 from tests.support.waiting import PATIENCE_S, wait_for
@@ -54,6 +57,8 @@ share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
 """
+OF_FORMAT = ("metadata.", "unstable.")
+"""Begin of the properties that decide how a storage is formatted."""
 JOINING = """\
 process.roles=broker
 node.id=2
@@ -99,7 +104,7 @@ class Kafka:
     ) -> None:
         """`properties` are further ones of the broker; `joins` is the first of a cluster of two,
         `plugins` are jars beside those of the broker, `options` those of its JVM."""
-        self._folder = folder
+        self._folder, self._joins = folder, joins is not None
         self._port, self._secure, controller = free_ports(3)
         self._controller: int = controller if joins is None else joins._controller
         self._cluster_id: str = _cluster_id() if joins is None else joins._cluster_id
@@ -122,7 +127,7 @@ class Kafka:
             )
             + "".join(f"{key}={value}\n" for key, value in (properties or {}).items())
         )
-        self._format()
+        self._format(version, properties or {})
         logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
         self._server = self._process(self._classpath, logging, *options)
 
@@ -259,10 +264,35 @@ class Kafka:
         keystore.write_bytes(key.read_bytes() + certificate.read_bytes())
         return certificate, keystore
 
-    def _format(self) -> None:
-        """Format the storage, once."""
-        if (self._folder / "data" / "meta.properties").exists():
+    def _format(self, version: str, properties: Mapping[str, object]) -> None:
+        """Format the storage, once: as one of the same kind was, under ids of its own."""
+        data = self._folder / "data"
+        if (data / "meta.properties").exists():
             return
+        features = sorted((k, v) for k, v in properties.items() if k.startswith(OF_FORMAT))
+        kind = (version, self._joins, PROPERTIES, JOINING, MECHANISM, USER, PASSWORD, features)
+        digest = hashlib.sha256(repr(kind).encode()).hexdigest()[:16]
+        kept = cache_dir("kafka-formatted") / digest
+        if not kept.exists():
+            self._have_formatted()
+            made = kept.with_name(f"{digest}-{secrets.token_hex(8)}")
+            shutil.copytree(data, made)
+            try:
+                made.rename(kept)
+            except OSError:  # another process was first
+                shutil.rmtree(made)
+            return
+        shutil.copytree(kept, data)
+        about = data / "meta.properties"
+        text = about.read_text("utf-8")
+        ids = {"cluster": self._cluster_id, "directory": _cluster_id()}
+        for of, value in ids.items():
+            text, times = re.subn(rf"^{of}\.id=.*$", f"{of}.id={value}", text, flags=re.M)
+            assert times == 1, text
+        about.write_text(text, "utf-8")
+
+    def _have_formatted(self) -> None:
+        """Have Kafka's own tool format the storage: a JVM."""
         quiet = ("-Xmx256m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")
         done = subprocess.run(
             [
