@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import re
 import sys
@@ -127,6 +128,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.hook.pytest_deselected(items=list(out))
     items[:] = [item for item in items if item not in out]
     items.sort(key=lambda item: _turn(_group(item.location[0])))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What there is now stays to the end: garbage is no more looked for in it, which takes a tenth of a
+    second each time with the tests of a few files alone."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Else modules of C++ would report what they were made of as leaked."""
+    gc.unfreeze()
 
 
 BROKERS = {

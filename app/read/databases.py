@@ -19,6 +19,8 @@ from app.terminal.interrupt import watch
 
 SHARE = "50%"
 """Default bound on memory as a share of that of the machine or container."""
+_PARSED: dict[str, duckdb.Statement] = {}
+"""Statements of Weir and of alert rules, by their texts."""
 
 
 def fileless() -> duckdb.DuckDBPyConnection:
@@ -39,6 +41,15 @@ def sealed(
     connection = database if functions else database.cursor()
     watch(connection, spill)
     return connection
+
+
+def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
+    """One statement that is asked again and again, for `execute` of any connection. Where rows are few,
+    parsing its text takes a fifth of its time, and two thirds of the time that a view takes to make.
+    """
+    if sql not in _PARSED:
+        (_PARSED[sql],) = connection.extract_statements(sql)
+    return _PARSED[sql]
 
 
 def literal(text: str) -> str:

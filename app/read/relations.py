@@ -27,7 +27,7 @@ from app.config.owners import Owner
 from app.errors import UserError, did_you_mean, reason
 from app.plain_text import is_digits
 from app.read import pruning
-from app.read.databases import literal, sealed
+from app.read.databases import literal, parsed, sealed
 from app.read.duckdb_functions import add_functions, calls_functions
 from app.read.read_only import first_lines, only_select
 from app.tables.definitions import TABLES, VIEWS, Table
@@ -373,7 +373,7 @@ def _with_views(
         relation.add(connection, warehouse)
     for name, view in VIEWS.items():
         if name in words or not relations:
-            connection.execute(f"CREATE TEMP VIEW {name} AS {view.sql}")
+            connection.execute(parsed(connection, f"CREATE TEMP VIEW {name} AS {view.sql}"))
     add_functions(connection, sql or "")
     if STATES in words:
         opened = {relation.table.name: relation.delta for relation in relations}
@@ -531,7 +531,7 @@ class _Relation:
         source = self._source(connection, warehouse)
         if source is None:
             typed = ", ".join(f'"{column}" {kind}' for column, kind in self.columns.items())
-            connection.execute(f"CREATE TEMP TABLE {name} ({typed})")
+            connection.execute(parsed(connection, f"CREATE TEMP TABLE {name} ({typed})"))
             return
         shown = ", ".join(
             self._shown(c) if c in self._there else f'CAST(NULL AS {kind}) AS "{c}"'

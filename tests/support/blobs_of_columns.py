@@ -24,7 +24,8 @@ def of_columns(columns: Mapping[str, Any], payload: pa.Array | None = None) -> b
     for i, (name, column) in enumerate(columns.items()):
         if name in TEXTS:
             array = plain(column if isinstance(column, pa.Array) else pa.array(column))
-            encoded = array.cast(pa.string()).dictionary_encode()
+            array = array if array.type == pa.string() else array.cast(pa.string())
+            encoded = array.dictionary_encode()
             codes = integers(encoded.indices, NONE)
             values[i] = np.where(codes >= 0, codes + known, NONE)
             texts.append(encoded.dictionary)

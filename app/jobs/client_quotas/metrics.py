@@ -78,9 +78,7 @@ class ClientQuotaMetrics(MetricsPart):
         for at_ms, *names, throttled, seconds in rows(fresh, _THROTTLED):
             key = labels(names)
             self._entities.breach(at_ms, key, [throttled, seconds], (*key[:3], OTHER, OTHER))
-        for at_ms, utilisation, *names in fresh.execute(
-            _NEAR, {"share": self.bounds.share}
-        ).fetchall():
+        for at_ms, utilisation, *names in rows(fresh, _NEAR, {"share": self.bounds.share}):
             self._entities.near(at_ms, labels(names), utilisation)
         self._entities.advance(
             scalar(fresh, "SELECT max(window_start_ms + window_ms) FROM client_quota_stats")

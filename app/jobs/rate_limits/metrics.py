@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 
+from app.read.databases import parsed
 from app.read.spelling import NAMESPACE
 from app.show.metrics.definition import BROKER, Definition, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities
@@ -114,7 +115,7 @@ class Throttles(MetricsPart):
             )
         else:
             fresh.register("were_paused", self._paused)
-        fresh.execute(_CONNECTIONS)
+        fresh.execute(parsed(fresh, _CONNECTIONS))
         for cluster, broker, *counts in rows(fresh, _COUNTED):
             sums = self._counted.setdefault(labels((cluster, broker)), [0.0] * len(OPERATIONS))
             for index, count in enumerate(counts):

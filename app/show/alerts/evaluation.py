@@ -14,6 +14,7 @@ import duckdb
 from app.config.alert_rule import Rule
 from app.config.alerts import AlertSettings
 from app.errors import UserError, reason
+from app.read.databases import parsed
 from app.read.relations import Recent, Warehouse, connect, first_lines, only_select
 from app.show.alerts.episodes import (
     ACTIVE,
@@ -122,11 +123,11 @@ def evaluate(
     try:
         with _time_limit(connection, settings.query_timeout_ms):
             if at_ms is None:
-                reached = connection.execute(clock).fetchone()
+                reached = connection.execute(parsed(connection, clock)).fetchone()
                 at_ms = _whole(reached[0], "now", where) if reached else None
             if at_ms is None:
                 return None
-            connection.execute(rule.sql)
+            connection.execute(parsed(connection, rule.sql))
             names = [column[0] for column in connection.description or []]
             labels = _label_names(rule, names, where)
             rows, beyond = connection.fetchmany(MOST_ROWS + 1), 0

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from app.read.databases import parsed
 from app.show.metrics.entities import Bounds, Entities
 
 Labels = tuple[str, ...]
@@ -63,7 +64,7 @@ def rows(
     connection: duckdb.DuckDBPyConnection, sql: str, params: Mapping[str, Any] | None = None
 ) -> list[tuple[Any, ...]]:
     """The answer to a statement."""
-    return list(connection.execute(sql, params).fetchall())
+    return list(connection.execute(parsed(connection, sql), params).fetchall())
 
 
 def scalar(connection: duckdb.DuckDBPyConnection, sql: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 import duckdb
 
+from app.read.databases import parsed
 from app.show.metrics.entities import OTHER, Bounds, Entities, Key
 from app.show.metrics.part import MetricsPart, Sample, labels, rows
 from app.tables.quota_usage import QUOTA_USAGE
@@ -105,23 +106,23 @@ class QuotaMetrics(MetricsPart):
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         if self._bounds is None:
-            fresh.execute(_NO_BOUNDS)
+            fresh.execute(parsed(fresh, _NO_BOUNDS))
         else:
             fresh.register("bounds_before", self._bounds)
         if self._waiting is None:
-            fresh.execute(_NO_WINDOWS)
+            fresh.execute(parsed(fresh, _NO_WINDOWS))
         else:
             fresh.register("windows_before", self._waiting)
         self._bounds = fresh.sql(_BOUNDS).to_arrow_table()
         fresh.register("bounds_now", self._bounds)
-        fresh.execute(_WINDOWS)
+        fresh.execute(parsed(fresh, _WINDOWS))
         self._waiting = fresh.sql(_WAITING).to_arrow_table()
-        fresh.execute(_USAGE)
+        fresh.execute(parsed(fresh, _USAGE))
         for at_ms, *names in rows(fresh, _BREACHED):
             key = labels(names)
             self._entities(key).breach(at_ms, key, [1.0], (*key[:3], OTHER))
-        nearest = fresh.execute(_NEAR, {"share": self.bounds.share, "top": self.bounds.top})
-        for at_ms, ratio, *names in nearest.fetchall():
+        most = {"share": self.bounds.share, "top": self.bounds.top}
+        for at_ms, ratio, *names in rows(fresh, _NEAR, most):
             key = labels(names)
             self._entities(key).near(at_ms, key, ratio)
         for name, now_ms in rows(fresh, _REACHED):

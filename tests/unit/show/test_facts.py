@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from tempfile import TemporaryDirectory
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,6 +41,23 @@ BYTES = st.sampled_from([0, MIB_PER_S - 60, MIB_PER_S, 2 * MIB_PER_S, 4 * MIB_PE
 TIMES = st.sampled_from([0.0, 0.9 * MINUTE, 1.0 * MINUTE, 2.0 * MINUTE, 8.0 * MINUTE])
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("facts")
+
+
+@contextmanager
+def emptied(place: Path) -> Iterator[str]:
+    """The folder of a warehouse that goes with it: one after the other at the same place, since DuckDB
+    takes 30 ms of CPU to make the database of a folder."""
+    folder = place / "warehouse"
+    folder.mkdir()
+    try:
+        yield str(folder)
+    finally:
+        shutil.rmtree(folder)
+
+
 @drawn(200)
 @given(
     uses=st.lists(
@@ -44,12 +65,14 @@ TIMES = st.sampled_from([0.0, 0.9 * MINUTE, 1.0 * MINUTE, 2.0 * MINUTE, 8.0 * MI
     ),
     limited=st.sets(st.sampled_from((*USERS, "eve"))),
 )
-def test_clients_without_a_limit(uses: list[tuple[str, int, float]], limited: set[str]) -> None:
+def test_clients_without_a_limit(
+    uses: list[tuple[str, int, float]], limited: set[str], place: Path
+) -> None:
     rows: dict[str, list[dict[str, Any]]] = {
         "client_usage": [usage(0, user, size, handler_time_ms=ms) for user, size, ms in uses],
         "client_quota_stats": [stats(0, user) for user in limited],
     }
-    with TemporaryDirectory() as folder:
+    with emptied(place) as folder:
         for name, table in rows.items():
             write(folder, name, table)
         (rule,) = yaml.safe_load(
@@ -87,7 +110,10 @@ OUTCOMES = (*GIVEN_UP, "COMPLETE", "DUP_ACKED", "LOST_TO_SIGHT", "RESTART_REDELI
     waits=st.dictionaries(st.sampled_from("abcde"), st.integers(0, 5)),
 )
 def test_lost_large_messages(
-    events: list[tuple[str, str, int, list[str]]], arrived: set[str], waits: dict[str, int]
+    events: list[tuple[str, str, int, list[str]]],
+    arrived: set[str],
+    waits: dict[str, int],
+    place: Path,
 ) -> None:
     rows = {
         "chunk_events": [fate(at, out, uuid, acks=acks) for uuid, out, at, acks in events],
@@ -96,7 +122,7 @@ def test_lost_large_messages(
     }
     (rule,) = yaml.safe_load((JOBS / "chunks" / "alerts" / "chunk-messages-lost.yaml").read_text())
     part = ChunkMetrics(Bounds(10, 1000))
-    with TemporaryDirectory() as folder:
+    with emptied(place) as folder:
         put(folder, rows)
         reader = ReportReader(Warehouse(folder), ReportSpan())
         with connect(Warehouse(folder)) as tables:
@@ -136,7 +162,7 @@ def test_each_outcome_has_a_remedy_and_its_runbook_the_same_ones() -> None:
         min_size=1,
     )
 )
-def test_groups_near_retention(uses: dict[str, list[tuple[int, str]]]) -> None:
+def test_groups_near_retention(uses: dict[str, list[tuple[int, str]]], place: Path) -> None:
     rows = [
         lag(group, MINUTE * i, 9, age_s=age, age_state=state, limit_s=100, time_usage=age / 100)
         for group, checks in uses.items()
@@ -144,7 +170,7 @@ def test_groups_near_retention(uses: dict[str, list[tuple[int, str]]]) -> None:
     ]
     rule = JOBS / "backlog" / "alerts" / "group-near-retention.yaml"
     (near,) = yaml.safe_load(rule.read_text())
-    with TemporaryDirectory() as folder:
+    with emptied(place) as folder:
         put(folder, {"group_lag": rows})
         with connect(Warehouse(folder)) as tables:
             ((now_ms,),) = tables.execute(near["now"]).fetchall()
@@ -161,11 +187,11 @@ def test_groups_near_retention(uses: dict[str, list[tuple[int, str]]]) -> None:
 
 @drawn(100)
 @given(counts=st.dictionaries(st.sampled_from(LIMITER_NAMES), st.integers(1, 9), min_size=1))
-def test_pauses_by_limiter_add_up(counts: dict[str, int]) -> None:
+def test_pauses_by_limiter_add_up(counts: dict[str, int], place: Path) -> None:
     total = sum(counts.values())
     rows = [window(0, limited_times=total, limited_by_limiter=list(counts.items()))]
     part = Throttles(Bounds(10, 1000))
-    with TemporaryDirectory() as folder:
+    with emptied(place) as folder:
         for name in Throttles.reads:
             write(folder, name, rows if name == "topic_throttle_stats" else [])
         sql = "SELECT limiter, value FROM throttle_metrics WHERE limiter IS NOT NULL"

@@ -34,8 +34,7 @@ def column(name: str, records: Sequence[Row]) -> pa.Array:
     """A column of the contract; null where a record has none."""
     if name == "event_type":
         return pa.array([KIND_INDEX[r[name]] for r in records], pa.int8())
-    values = pa.array([r.get(name) for r in records], SCHEMA.field(name).type)
-    return values.dictionary_encode() if pa.types.is_string(values.type) else values
+    return pa.array([r.get(name) for r in records], SCHEMA.field(name).type)
 
 
 def shipped(

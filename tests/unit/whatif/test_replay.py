@@ -100,9 +100,9 @@ def test_an_interrupted_replay_goes_on_and_writes_nothing_twice(
     for calls in times:
         with monkeypatch.context() as killed:
             killed.setattr(owner, method, after(calls, getattr(owner, method)))
-            assert run(config, tmp_path / "out", "--slice", "400") == 130
+            assert run(config, tmp_path / "out", "--slice", "1500") == 130
     capsys.readouterr()
-    assert run(config, tmp_path / "out", "--slice", "400") == 0
+    assert run(config, tmp_path / "out", "--slice", "1500") == 0
     said = re.search(r"goes on behind (\d+) of 15 parts", capsys.readouterr().out)
     assert said is not None and int(said[1])
     assert rows(tmp_path / "out") == whole

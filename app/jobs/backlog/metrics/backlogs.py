@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import duckdb
 
 from app.jobs.backlog.views import METRICS
-from app.read.databases import fileless
+from app.read.databases import fileless, parsed
 from app.read.spelling import NAMESPACE
 from app.show.metrics.definition import BROKER, Definition, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities, Key
@@ -109,7 +109,8 @@ class Backlogs(MetricsPart):
             ),
         ):
             self._kept.execute(f"CREATE TEMP TABLE {table} ({columns})")
-        self._kept.execute(f"CREATE TEMP VIEW backlog_metrics AS {METRICS.sql}")
+        view = f"CREATE TEMP VIEW backlog_metrics AS {METRICS.sql}"
+        self._kept.execute(parsed(self._kept, view))
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         self._take_topics(fresh)
@@ -151,7 +152,7 @@ class Backlogs(MetricsPart):
         for pass_ms, *names, expired in rows(fresh, _EXPIRED):
             key = labels(names)
             self._topics.breach(pass_ms, key, [*nothing[:-1], expired], _rest(key))
-        for pass_ms, usage, *names in fresh.execute(_NEAR, {"share": self.bounds.share}).fetchall():
+        for pass_ms, usage, *names in rows(fresh, _NEAR, {"share": self.bounds.share}):
             self._topics.near(pass_ms, labels(names), usage)
         for pass_ms, *names in rows(fresh, _SOON):
             key = labels(names)
