@@ -4,6 +4,7 @@ one with states, and every row is as if nothing had changed."""
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,7 +49,8 @@ def left_by_an_earlier_release(settings: Settings) -> None:
 def test_a_warehouse_with_other_numbers_goes_on_from_the_archive(
     spark: SparkSession, make_settings: Callable[..., Settings], tmp_path: Path
 ) -> None:
-    """All jobs and the archive; of two halves of a trace the second comes to the new warehouse."""
+    """All jobs and the archive; of two halves of a trace the second comes to the new warehouse. The
+    old one is a copy of another one's first half, which goes on as it was."""
     trace = punctual_trace(EVENTS)
     write_files(trace, tmp_path / "all")
     files = sorted((tmp_path / "all").rglob("*.jsonl*"))
@@ -63,34 +65,33 @@ def test_a_warehouse_with_other_numbers_goes_on_from_the_archive(
             **numbers,
         )
 
-    def arrived(folder: str, some: list[Path]) -> dict[str, Any]:
-        (tmp_path / folder).mkdir(exist_ok=True)
+    def arrived(some: list[Path]) -> dict[str, Any]:
+        (tmp_path / "in").mkdir(exist_ok=True)
         for file in some:
-            (tmp_path / folder / file.name).symlink_to(file)
-        return {"format": "files", "path": str(tmp_path / folder)}
+            (tmp_path / "in" / file.name).symlink_to(file)
+        return {"format": "files", "path": str(tmp_path / "in")}
 
-    whole = settings("whole", arrived("plain", files[:half]), before)
-    old = settings("old", arrived("first", files[:half]), before)
-    for one in (whole, old):
-        assert run(one, available_now=True) == 0
+    source = arrived(files[:half])
+    whole, old = (settings(name, source, before) for name in ("whole", "old"))
+    assert run(whole, available_now=True) == 0
+    shutil.copytree(whole.warehouse, old.warehouse)
     with pytest.raises(UserError) as refused:
-        run(settings("old", arrived("first", []), after), available_now=True)
+        run(settings("old", source, after), available_now=True)
     assert str(refused.value).partition("\n")[2] == (
         f"set partitions to 2, or begin {manifest.filled_anew(old.location)}"
     )
 
     left_by_an_earlier_release(old)
     with pytest.raises(UserError) as refused:
-        run(settings("old", arrived("first", []), before), available_now=True)
+        run(settings("old", source, before), available_now=True)
     assert manifest.filled_anew(old.location) in str(refused.value)
-    new = settings("new", arrived("first", []), after)
+    new = settings("new", source, after)
     assert run(new, available_now=True, archive=old.warehouse) == 0
     kept = manifest.load(new.location)
     assert kept is not None and (kept.shards, kept.partitions) == (5, 3)
     assert decided(new.warehouse) == decided(old.warehouse)
 
-    arrived("plain", files[half:])
-    arrived("first", files[half:])
+    arrived(files[half:])
     for one in (whole, new):
         assert run(one, available_now=True) == 0
     rows = decided(new.warehouse)

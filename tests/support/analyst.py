@@ -1,20 +1,23 @@
 """Whoever keeps tables in order with tools of their own: `python -m tests.support.analyst WAREHOUSE`.
 
 Round by round, until its input ends, another of OPERATIONS is done with each table that there is, and a
-line is printed. What conflicts with a commit of the run is left for the next round."""
+line is printed. What conflicts with a commit of the run is left for the next round. With a further word,
+`resting`, a round is followed by as long a rest.
+"""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, TableNotFoundError
 
 from tests.support.waiting import wait_for
 
@@ -38,16 +41,18 @@ OPERATIONS: dict[str, Callable[[DeltaTable], object]] = {
 }
 
 
-def tables(warehouse: Path) -> Iterator[Path]:
-    """The tables with the column."""
+def tables(warehouse: Path) -> Iterator[DeltaTable]:
+    """The tables with the column, as they are now."""
     for log in sorted(warehouse.glob("*/_delta_log")):
-        if DeltaTable.is_deltatable(str(log.parent)) and KEY in {
-            field.name for field in DeltaTable(log.parent).schema().fields
-        }:
-            yield log.parent
+        try:
+            table = DeltaTable(log.parent)
+        except TableNotFoundError:  # its first commit is under way
+            continue
+        if KEY in {field.name for field in table.schema().fields}:
+            yield table
 
 
-def main(warehouse: str) -> None:
+def main(warehouse: str, resting: str = "") -> None:
     """Work until nobody listens any more."""
     ended = threading.Event()
 
@@ -57,23 +62,24 @@ def main(warehouse: str) -> None:
 
     threading.Thread(target=wait, daemon=True).start()
     for name in (name for _ in count() for name in OPERATIONS):
-        for path in tables(Path(warehouse)):
+        began = time.monotonic()
+        for table in tables(Path(warehouse)):
             try:
-                OPERATIONS[name](DeltaTable(path))
+                OPERATIONS[name](table)
             except CommitFailedError:
                 continue
         print(name, flush=True)
-        if ended.is_set():
+        if ended.wait(time.monotonic() - began if resting else 0):
             return
 
 
 class Analyst:
     """One at work in a process of its own."""
 
-    def __init__(self, warehouse: str) -> None:
+    def __init__(self, warehouse: str, *words: str) -> None:
         self.done: list[str] = []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.analyst", warehouse],
+            [sys.executable, "-m", "tests.support.analyst", warehouse, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -99,9 +105,9 @@ class Analyst:
 
 
 @contextmanager
-def at_work(warehouse: str) -> Iterator[Analyst]:
-    """An analyst, until the end of the body."""
-    analyst = Analyst(warehouse)
+def at_work(warehouse: str, *, resting: bool = False) -> Iterator[Analyst]:
+    """An analyst, until the end of the body; one that rests takes half a core at most."""
+    analyst = Analyst(warehouse, *["resting"] * resting)
     try:
         yield analyst
     finally:

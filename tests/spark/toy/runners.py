@@ -1,29 +1,36 @@
-"""Runs `message_counts` in the core, as a stream and in batch: `runners.py FOLDER` prints its rows.
+"""Runs `message_counts` in the core, as a stream and in batch, and the commands and pages that its room
+has a part in: `runners.py FOLDER` writes what they give into the folder.
 
-It is started with a copy of the sources on PYTHONPATH that has the job.
+It is started with a copy of the sources on PYTHONPATH that has the job, and a process for all of it.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import random
 import sys
+from collections import Counter
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable
 
+from app import cli
 from app.config.settings import Settings, load_settings
 from app.engine.operators import operators
 from app.engine.routing import packer
+from app.errors import UserError
 from app.run.service import run
 from app.sources.clocks import ClockLimits
 from app.tables.definitions import TABLES
 from app.tables.shape import shaped
 from app.whatif.replay import replayed
 from state.engine.reach import Reach
+from tests.pages import events_page, metrics_page, queries_page, tables_page
 
 JOB = "message_counts"
 TABLE = "topic_message_counts"
@@ -93,8 +100,50 @@ def shown(rows: pa.Table) -> list[str]:
     return sorted(repr(sorted(row.items())) for row in rows.to_pylist())
 
 
+def answered(*words: str) -> str:
+    """The output of a command."""
+    with redirect_stdout(io.StringIO()) as out:
+        code = cli.main([*words])
+    assert code == 0, (words, code, out.getvalue())
+    return out.getvalue()
+
+
+def answers(warehouse: str, topic: str) -> dict[str, str]:
+    """The outputs of commands on the warehouse."""
+    here = ("--warehouse", warehouse)
+    return {
+        "query": answered("query", "most-messages", "--json", *here),
+        "metrics": answered("metrics", "--once", *here),
+        "rules": answered("alerts", "rules", "--json"),
+        "report": answered("report", *here, "--json"),
+        "explain": answered("explain", "topic", topic, *here, "--json"),
+        "quality": answered("quality", "--table", TABLE, *here, "--json"),
+    }
+
+
+def declared() -> dict[str, Any]:
+    """What follows from the declaration and the room, without a run."""
+    refused = ""
+    try:
+        load_settings(None, {JOB: {"count": "bytes"}})
+    except UserError as error:
+        refused = str(error)
+    pages = {
+        "events": events_page.render(),
+        "metrics": metrics_page.render(),
+        "queries": queries_page.render(),
+        "tables": tables_page.render(),
+    }
+    return {
+        "switches": Settings().switches(JOB),
+        "jobs": Settings().jobs,
+        "refused": refused,
+        "pages": pages,
+    }
+
+
 def main(folder: Path) -> dict[str, Any]:
-    """The rows by runner, and the records."""
+    """The rows by runner, the records, and what commands and pages say."""
     added = records()
     write(folder / "events", added)
     settings = load_settings(
@@ -127,7 +176,17 @@ def main(folder: Path) -> dict[str, Any]:
         for r in found["core"].to_pylist()
     ]
     rows = {name: shown(rows) for name, rows in found.items()}
-    return {"rows": rows, "counts": counts, "added": added}
+    totals: Counter[str] = Counter()
+    for _, topic, _, messages, _ in counts:
+        totals[topic] += messages
+    most = min(totals, key=lambda topic: (-totals[topic], topic))
+    return {
+        "rows": rows,
+        "counts": counts,
+        "added": added,
+        "declared": declared(),
+        "answers": answers(settings.warehouse, most),
+    }
 
 
 if __name__ == "__main__":

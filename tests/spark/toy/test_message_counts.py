@@ -57,9 +57,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def python(tree: Path, *arguments: str) -> str:
+@pytest.fixture(scope="module")
+def found(tree: Path) -> dict[str, Any]:
+    """What the runners, the commands and the pages give."""
+    folder = tree.parent
     ran = subprocess.run(
-        [sys.executable, *arguments],
+        [sys.executable, str(Path(__file__).parent / "runners.py"), str(folder)],
         cwd=tree,
         capture_output=True,
         text=True,
@@ -67,14 +70,6 @@ def python(tree: Path, *arguments: str) -> str:
         env={**os.environ, "PYTHONPATH": str(tree)},
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
-    return ran.stdout
-
-
-@pytest.fixture(scope="module")
-def found(tree: Path) -> dict[str, Any]:
-    """What the runners print."""
-    folder = tree.parent
-    python(tree, str(Path(__file__).parent / "runners.py"), str(folder))
     answer: dict[str, Any] = json.loads((folder / "found.json").read_text("utf-8"))
     return answer
 
@@ -100,67 +95,49 @@ def test_the_rows_count_the_records(found: dict[str, Any]) -> None:
     assert sorted(found["counts"]) == sorted(expected)
 
 
-def test_a_declared_job_has_a_section_tables_and_pages(tree: Path) -> None:
+def test_a_declared_job_has_a_section_tables_and_pages(found: dict[str, Any]) -> None:
     """Nothing else than the registry names it."""
-    script = (
-        "from app.config.settings import Settings\n"
-        "from tests.pages import events_page as events, tables_page as tables\n"
-        "from app.errors import UserError\n"
-        "from app.config.settings import load_settings\n"
-        "assert Settings().switches('message_counts') == {'count': 'messages'}\n"
-        "assert Settings().jobs[-1] == 'message_counts'\n"
-        "assert '## topic_message_counts' in tables.render()\n"
-        "assert 'entry_cache, message_counts |' in events.render()\n"
-        "try:\n"
-        "    load_settings(None, {'message_counts': {'count': 'bytes'}})\n"
-        "except UserError as error:\n"
-        "    print(error)\n"
-    )
-    assert "message_counts.count: 'bytes' is not supported (allowed: messages, entries)" in (
-        python(tree, "-c", script)
+    declared = found["declared"]
+    assert declared["switches"] == {"count": "messages"}
+    assert declared["jobs"][-1] == "message_counts"
+    assert "## topic_message_counts" in declared["pages"]["tables"]
+    assert "entry_cache, message_counts |" in declared["pages"]["events"]
+    assert (
+        "message_counts.count: 'bytes' is not supported (allowed: messages, entries)"
+        in declared["refused"]
     )
 
 
-def test_its_room_answers_counts_and_alerts(tree: Path, found: dict[str, Any]) -> None:
+def test_its_room_answers_counts_and_alerts(found: dict[str, Any]) -> None:
     totals: Counter[tuple[str, str]] = Counter()
     for cluster, topic, _, messages, _ in found["counts"]:
         totals[cluster, topic] += messages
-    command = ["-m", "app.main"]
-    warehouse = ["--warehouse", str(tree.parent / "warehouse")]
-    answer = json.loads(python(tree, *command, "query", "most-messages", "--json", *warehouse))
+    answers, pages = found["answers"], found["declared"]["pages"]
+    answer = json.loads(answers["query"])
     assert {(row["cluster"], row["topic"]): row["messages"] for row in answer} == totals
-    page = python(tree, *command, "metrics", "--once", *warehouse)
     for cluster in ("c0", "c1"):
         whole = sum(n for (name, _), n in totals.items() if name == cluster)
-        assert f'weir_messages_total{{cluster="{cluster}"}} {whole:.1f}' in page
-    rules = json.loads(python(tree, *command, "alerts", "rules", "--json"))
-    assert "topic-flood" in {rule["name"] for rule in rules}
-    script = (
-        "from tests.pages import metrics_page as metrics, queries_page as queries, tables_page as tables\n"
-        "assert '## topic_messages (view)' in tables.render()\n"
-        "assert '### most-messages' in queries.render()\n"
-        "assert 'weir_messages_total' in metrics.render()\n"
-    )
-    python(tree, "-c", script)
+        assert f'weir_messages_total{{cluster="{cluster}"}} {whole:.1f}' in answers["metrics"]
+    assert "topic-flood" in {rule["name"] for rule in json.loads(answers["rules"])}
+    assert "## topic_messages (view)" in pages["tables"]
+    assert "### most-messages" in pages["queries"]
+    assert "weir_messages_total" in pages["metrics"]
 
 
-def test_its_room_audits_reports_and_explains(tree: Path, found: dict[str, Any]) -> None:
+def test_its_room_audits_reports_and_explains(found: dict[str, Any]) -> None:
     totals: Counter[str] = Counter()
     for _, topic, _, messages, _ in found["counts"]:
         totals[topic] += messages
     topic, most = min(totals.items(), key=lambda item: (-item[1], item[0]))
-    command = ["-m", "app.main"]
-    warehouse = ["--warehouse", str(tree.parent / "warehouse"), "--json"]
-    page = json.loads(python(tree, *command, "report", *warehouse))
+    report, told, audited = (
+        json.loads(found["answers"][name]) for name in ("report", "explain", "quality")
+    )
     assert (
         f"Topic {topic.removeprefix('persistent://')} had most messages: {most:,}."
-        in (page["sections"]["what-happened"]["sentences"])
+        in (report["sections"]["what-happened"]["sentences"])
     )
-    (grid,) = page["sections"]["message-counts"]["parts"]
+    (grid,) = report["sections"]["message-counts"]["parts"]
     assert sum(row["messages"] for row in grid["rows"]) == sum(totals.values())
-    told = json.loads(python(tree, *command, "explain", "topic", topic, *warehouse))
     assert any(f"arrived in {topic}" in sentence["text"] for sentence in told["sentences"])
-    only = ["--table", "topic_message_counts"]
-    audited = json.loads(python(tree, *command, "quality", *only, *warehouse))
     assert "a window is written at its end" in {row["expectation"] for row in audited}
     assert all(row["success"] for row in audited)
