@@ -56,6 +56,7 @@ def reference_warehouse(
         {
             "warehouse": str(folder / "warehouse"),
             "partitions": 2,
+            "alerts": None,
             "policies": policies(),
             "idle_advance_ms": APART_MS,
             "source": {"format": "files", "path": str(folder / "in")},
