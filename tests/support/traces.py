@@ -63,8 +63,18 @@ def rows_of(warehouse: str, table: str, *without: str, apart: str = "") -> list[
         of_others = pc.fill_null(pc.not_equal(found["cluster"], apart), True)
         of_archive = pc.is_null(found["job"]) if table == "quarantine" else False
         found = found.filter(pc.or_(of_others, of_archive))
-    columns = (found.column(name).to_pylist() for name in names)
-    return sorted(tuple(map(str, row)) for row in zip(*columns, strict=True))
+    return sorted(zip(*map(_texts, found.columns), strict=True))
+
+
+def _texts(column: pa.ChunkedArray) -> list[str]:
+    """The values as text: one that a column has many times is written once. Numbers with a fraction
+    are not looked for in this way: 0.0 equals -0.0."""
+    kind = column.type
+    if not (pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        return list(map(str, column.to_pylist()))
+    found = column.combine_chunks().dictionary_encode(null_encoding="encode")
+    texts = list(map(str, found.dictionary.to_pylist()))
+    return [texts[at] for at in found.indices.to_pylist()]
 
 
 def all_rows(warehouse: str) -> dict[str, list[tuple[Any, ...]]]:
