@@ -15,6 +15,8 @@ os.environ.setdefault(
     "udfs.compiled_cache.BySources,UserProvidedCacheLocator,InTreeCacheLocator,"
     "UserWideCacheLocator,ZipCacheLocator",
 )
+# While it compiles it makes thousands of messages that nobody reads: a tenth of its time for colours.
+os.environ.setdefault("NUMBA_DISABLE_ERROR_MESSAGE_HIGHLIGHTING", "1")
 
 if TYPE_CHECKING:
     import duckdb

@@ -20,8 +20,11 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
+from llvmlite import binding
 from numba.core import config
 from numba.core.caching import _CacheLocator
+from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
+from numba.core.types.functions import BaseFunction
 from numba.np import linalg
 
 ROOMS = ("app", "state", "udfs")
@@ -38,6 +41,62 @@ def _no_linear_algebra() -> None:
 
 
 linalg.ensure_blas = _no_linear_algebra
+
+_resolve = BaseFunction.get_call_type
+_resolved: dict[tuple[int, Any], tuple[BaseFunction, Any]] = {}
+
+
+def _resolved_once(
+    function: BaseFunction, context: Any, values: tuple[Any, ...], names: dict[str, Any]
+) -> Any:
+    """The signature of a call of numba's own functions, an addition for example: it tries dozens of
+    candidates for the same types again at each call, a sixth of all compiling."""
+    if names:
+        return _resolve(function, context, values, names)
+    key = id(function), values
+    if key not in _resolved:
+        _resolved[key] = function, _resolve(function, context, values, names)
+    return _resolved[key][1]
+
+
+BaseFunction.get_call_type = _resolved_once  # type: ignore[method-assign, assignment]
+
+
+class _Library(JITCodeLibrary):  # type: ignore[misc]
+    """Compiled code. From the cache its bitcode, which is parsed for as long as all else of it is
+    loaded, is only wanted where another function that calls it is compiled."""
+
+    _bitcode: bytes | None = None
+
+    def serialize_using_object_code(self) -> Any:
+        name, kind, (code, bitcode) = super().serialize_using_object_code()
+        module = self._get_module_for_linking()
+        defined = [
+            value.name
+            for values in (module.functions, module.global_variables)
+            for value in values
+            if not value.is_declaration
+        ]
+        return name, kind, (code, (bitcode, defined))
+
+    @classmethod
+    def _unserialize(cls, codegen: Any, state: Any) -> _Library:
+        name, _, (code, (bitcode, defined)) = state
+        self: _Library = codegen.create_library(name)
+        self.enable_object_caching()
+        self._set_compiled_object(code)
+        self._finalize_final_module()
+        codegen._engine._defined_symbols.update(defined)
+        self._bitcode = bitcode
+        return self
+
+    def _get_module_for_linking(self) -> Any:
+        if self._bitcode is not None:
+            self._shared_module, self._bitcode = binding.parse_bitcode(self._bitcode), None
+        return super()._get_module_for_linking()
+
+
+JITCPUCodegen._library_class = _Library
 
 
 class BySources(_CacheLocator):  # type: ignore[misc]
