@@ -146,7 +146,9 @@ class PolicyChanges:
                 "read_ms": one.read_ms,
                 "policy_hash": one.policy_hash,
                 "author": one.author,
-                "policy_json": json.dumps(self._documents(one), ensure_ascii=False),
+                "policy_json": json.dumps(
+                    self.log.first if one.number == 0 else self.log.last, ensure_ascii=False
+                ),
                 "summary": _words(one),
             }
             for one in self.log.taken
@@ -158,9 +160,6 @@ class PolicyChanges:
         ]
         schema = TABLES[TABLE].schema
         return shaped(pa.Table.from_pylist(found, schema=schema), TABLES[TABLE], {})
-
-    def _documents(self, one: TakenVersion) -> list[dict[str, Any]]:
-        return self.log.first if one.number == 0 else self.log.last
 
     def _sentence(self, what: str, one: TakenVersion) -> str:
         by = f" by {one.author}" if one.author else ""

@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.errors import UserError
-from app.sources.kafka.kafka_probe import of_client, topics
+from app.sources.kafka.kafka_probe import of_client, topics_or_refusal
 from app.sources.kafka.knocking import answering
-from app.sources.ports import Unreachable, WrongAnswer, refuse_wrong
+from app.sources.ports import refuse_wrong
 from udfs import wire
 
 if TYPE_CHECKING:
@@ -109,15 +109,7 @@ def check(feed: ThrottleFeedSettings) -> None:
     """Raise UserError if the feed's cluster does not answer or does not have the topic."""
     options = feed.writer_options()
     servers = options["kafka.bootstrap.servers"]
-    try:
-        found = topics(options)
-    except Unreachable as error:
-        how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
-        raise error.of_user(
-            f"Kafka {how} {error}\n"
-            "throttle_feed.options: kafka.bootstrap.servers and the kafka.* security options "
-            "decide this"
-        ) from None
+    found = topics_or_refusal(options, "throttle_feed.options")
     if found is not None and feed.topic not in found:
         raise UserError(
             f"throttle_feed.topic: topic {feed.topic} does not exist at {servers}\n"

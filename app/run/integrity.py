@@ -25,8 +25,6 @@ from app.tables.small_files import PUT_BACK, Damaged, local_path, path_in
 from state.jobs import DECLARED
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from app.config.location import Location
     from app.config.settings import Settings
     from app.config.source import SourceSettings
@@ -151,7 +149,7 @@ def _without_checkpoint(warehouse: Location, query: str, tables: Sequence[str]) 
     filled = [
         name
         for name in tables
-        if (table := opened(warehouse, name)) is not None and _has_rows(table)
+        if (table := opened(warehouse, name)) is not None and table.version() and table.file_uris()
     ]
     if filled:
         shown = ", ".join(filled[:3]) + (f" and {len(filled) - 3} more" if filled[3:] else "")
@@ -251,7 +249,3 @@ def _remedy(
         also = [] if unfinished is None else [unfinished]
         remedy = spark_logs.repeated(warehouse, query, every, also)
     return there + (remedy or "\nput the table back from a copy, or take another warehouse")
-
-
-def _has_rows(table: DeltaTable) -> bool:
-    return bool(table.version()) and bool(table.file_uris())

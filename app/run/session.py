@@ -19,7 +19,6 @@ from app.run.executors import await_cores
 from app.terminal.printable import say
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from app.config.settings import Settings
@@ -150,11 +149,7 @@ def _start_daemon(spark: SparkSession) -> None:
 
     # What a task cannot do now the first of the run cannot either, and that one is reported.
     with suppress(PySparkException, Py4JError, OSError):
-        spark.range(1, numPartitions=1).mapInArrow(_unchanged, "id long").collect()  # type: ignore[arg-type]
-
-
-def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    return batches
+        spark.range(1, numPartitions=1).mapInArrow(lambda batches: batches, "id long").collect()
 
 
 @contextmanager

@@ -124,7 +124,8 @@ def finish(queries: Sequence[StreamingQuery], stopping: Stopping) -> list[str]:
     while running:
         for query, batch in list(running.items()):
             hurry = stopping.at_once or time.monotonic() > deadline
-            if not query.isActive or hurry or _between_batches(query, batch):
+            # The batch of the request has ended, or none had begun.
+            if not query.isActive or hurry or waits(query) or _batch(query) > batch:
                 if query.isActive and hurry:
                     interrupted.append(str(query.name))
                 query.stop()
@@ -139,11 +140,6 @@ def _batch(query: StreamingQuery) -> int:
     if progress is None:
         return -1
     return int(progress["batchId"]) - (not ended(progress))
-
-
-def _between_batches(query: StreamingQuery, batch: int) -> bool:
-    """Whether the batch that ran at the request has ended, or none has begun."""
-    return waits(query) or _batch(query) > batch
 
 
 def ended(progress: dict[str, Any]) -> bool:

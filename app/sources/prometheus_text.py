@@ -113,7 +113,11 @@ def _parsed(line: str) -> ExportedSample:
         name, value = found.groups()
         if name in labels:
             raise ValueError(f"it has the label {name} twice: {line[:SHOWN]!r}")
-        labels[name] = _ESCAPED.sub(_unescaped, value) if "\\" in value else value
+        labels[name] = (
+            _ESCAPED.sub(lambda found: "\n" if found[1] == "n" else found[1], value)
+            if "\\" in value
+            else value
+        )
         at = found.end()
     closed = _CLOSED.match(line, at) if begin[2] else begin
     number = _VALUE.fullmatch(line, closed.end()) if closed else None
@@ -122,7 +126,3 @@ def _parsed(line: str) -> ExportedSample:
             f"it is no sample, or longer than {MOST_OF_LINE >> 10} KiB: {line[:SHOWN]!r}"
         )
     return ExportedSample(begin[1], labels, float(number[1]))
-
-
-def _unescaped(found: re.Match[str]) -> str:
-    return "\n" if found[1] == "n" else found[1]

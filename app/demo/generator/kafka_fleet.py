@@ -71,14 +71,10 @@ class Instances:
         return Instances(*(np.concatenate([getattr(p, name) for p in parts]) for name in names))
 
 
-def accepted_at_once(bound: float) -> int:
-    """New ids that a full bucket lets pass at one instant: the burst, and one that overdraws it."""
-    return int(SAMPLES * bound) + 1
-
-
 def least_starts(spec: KafkaSpec, storm: StormSpec) -> int:
     """Starts of a storm that break the bound on each broker, whatever else a trace has room for."""
-    return 2 * spec.brokers * accepted_at_once(spec.bound(storm.user))
+    at_once = int(SAMPLES * spec.bound(storm.user)) + 1  # the burst, and one that overdraws it
+    return 2 * spec.brokers * at_once
 
 
 def build_users(fleet: Fleet, spec: KafkaSpec) -> Users:

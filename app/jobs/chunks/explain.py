@@ -210,10 +210,6 @@ def _state(row: Quoted) -> str:
     return text
 
 
-def _windows(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
-    return window_sentences(reader, ask, "chunk_topic_stats", "false", _window)
-
-
 def _window(row: Quoted) -> str:
     return (
         f"{row.chunks:n chunk} of {row.chunk_bytes:n byte} in all were published to"
@@ -225,7 +221,13 @@ def _window(row: Quoted) -> str:
 EXPLAINED = Explained(
     place=30,
     subjects=(
-        Subject(WINDOWS, ("topic",), _windows),
+        Subject(
+            WINDOWS,
+            ("topic",),
+            lambda reader, ask, _: window_sentences(
+                reader, ask, "chunk_topic_stats", "false", _window
+            ),
+        ),
         Subject(70, ("topic", "subscription", "message"), sentences),
     ),
     decisions={

@@ -53,10 +53,6 @@ def _reads(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> 
     return result
 
 
-def _windows(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) -> list[Sentence]:
-    return window_sentences(reader, ask, "cache_stats", "t.evicted_wanted > 0", _window)
-
-
 def _window(row: Quoted) -> str:
     if not row["hits"] + row["misses"] + row["inserted"]:
         return ""
@@ -76,7 +72,13 @@ def _window(row: Quoted) -> str:
 EXPLAINED = Explained(
     place=40,
     subjects=(
-        Subject(WINDOWS, ("topic",), _windows),
+        Subject(
+            WINDOWS,
+            ("topic",),
+            lambda reader, ask, _: window_sentences(
+                reader, ask, "cache_stats", "t.evicted_wanted > 0", _window
+            ),
+        ),
         Subject(60, ("subscription",), _reads),
     ),
     levels={

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from app.read.questions import QUESTIONS
-from app.show.report.charts import Layers, bars, limit_rule, lines
+from app.show.report.charts import bars, limit_rule, lines
 from app.show.report.model import (
     Chart,
-    Frame,
     Grid,
     GridColumn,
     JobSection,
@@ -120,7 +117,7 @@ def principals(reader: ReportReader) -> ReportSection:
             "The sampled rate as a share of the bound, on the "
             "broker where it is highest; the line is the bound.",
             usage,
-            _draw_usage,
+            lambda rows, frame: lines(rows, frame, "% of the bound") + limit_rule(100),
         ),
         Grid(
             "Users",
@@ -172,10 +169,6 @@ def _live(reader: ReportReader) -> list[Chart | Grid]:
             for question, heading, columns, folded in grids
         )
     )
-
-
-def _draw_usage(rows: Sequence[Row], frame: Frame) -> Layers:
-    return lines(rows, frame, "% of the bound") + limit_rule(100)
 
 
 SECTIONS = (

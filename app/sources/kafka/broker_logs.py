@@ -254,8 +254,8 @@ class _BlockRecords:
     def refuse(self, number: int, line: bytes, problem: str) -> None:
         """Pass on a line that cannot be parsed, with the reason."""
         # The prefix keeps the line from being decoded as a record of the contract.
-        line = b"not a line of Kafka: " + line if _is_object(line) else line
-        self.bad.append((number, line, problem))
+        is_object = line.lstrip(b"\xef\xbb\xbf \t\r").startswith(b"{")
+        self.bad.append((number, b"not a line of Kafka: " + line if is_object else line, problem))
 
     def records(self) -> Iterator[pa.RecordBatch]:
         """The records found, as batches of raw records."""
@@ -322,10 +322,6 @@ _CLIENT_SCHEMA = _schema(
 
 def _text(line: bytes) -> str:
     return line.decode("utf-8", "backslashreplace")
-
-
-def _is_object(line: bytes) -> bool:
-    return line.lstrip(b"\xef\xbb\xbf \t\r").startswith(b"{")
 
 
 # -- lines -----------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient, deadline_in
 from app.sources.kafka.knocking import answering
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
-from app.sources.ports import Unreachable
+from app.sources.ports import Unreachable, WrongAnswer
 
 TIMEOUT_S = 5.0
 SAMPLED_PARTITIONS, SAMPLED_RECORDS = 16, 50
@@ -40,6 +40,19 @@ def topics(options: Mapping[str, str]) -> frozenset[str] | None:
             return opened.names(_deadline())
     except Unanswered as error:
         raise Unreachable(f"{servers}: {error}") from None
+
+
+def topics_or_refusal(options: Mapping[str, str], section: str) -> frozenset[str] | None:
+    """As `topics`; UserError in place of Unreachable, with the section of the configuration that has
+    the options."""
+    try:
+        return topics(options)
+    except Unreachable as error:
+        how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
+        raise error.of_user(
+            f"Kafka {how} {error}\n"
+            f"{section}: kafka.bootstrap.servers and the kafka.* security options decide this"
+        ) from None
 
 
 def topic_ids(options: Mapping[str, str], names: Sequence[str]) -> dict[str, str]:

@@ -16,9 +16,15 @@ from typing import TYPE_CHECKING
 
 from app.errors import UserError
 from app.sources.kafka import topic_ids
-from app.sources.kafka.kafka_probe import later_than, of_client, record_bytes, topics
+from app.sources.kafka.kafka_probe import (
+    later_than,
+    of_client,
+    record_bytes,
+    topics,
+    topics_or_refusal,
+)
 from app.sources.kafka.knocking import answering
-from app.sources.ports import Unreachable, WrongAnswer, refuse_wrong
+from app.sources.ports import Unreachable, refuse_wrong
 from app.sources.raw import Raw, Shares
 from app.tables import checkpoints
 
@@ -44,14 +50,7 @@ def check(feed: SourceSettings, warehouse: Location) -> None:
     """UserError for a cluster that does not answer, and for topics that it lacks."""
     options = feed.reader_options()
     servers = options["kafka.bootstrap.servers"]
-    try:
-        found = topics(options)
-    except Unreachable as error:
-        how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
-        raise error.of_user(
-            f"Kafka {how} {error}\n"
-            "source.options: kafka.bootstrap.servers and the kafka.* security options decide this"
-        ) from None
+    found = topics_or_refusal(options, "source.options")
     if found is None:
         return
     there = ", ".join(sorted(found)[:SHOWN]) + (", …" if len(found) > SHOWN else "")

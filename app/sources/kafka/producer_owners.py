@@ -120,7 +120,9 @@ class RequestLogs:
                     continue
                 known = self._assigned.pop(one.producer_id, None)
                 newest = one.arrived_ms, IdOwner(one.principal or UNKNOWN, one.client_id)
-                self._assigned[one.producer_id] = max(newest, known or newest, key=_first)
+                self._assigned[one.producer_id] = max(
+                    newest, known or newest, key=lambda one: one[0]
+                )
 
 
 class OwnersOf:
@@ -157,7 +159,3 @@ class OwnersOf:
             only = names.pop() if len(names) == 1 else None
             self._only[topic] = None if only == EVERYBODY else only
         return self._only[topic]
-
-
-def _first(pair: tuple[int, IdOwner]) -> int:
-    return pair[0]

@@ -93,7 +93,7 @@ class AdminPoller(Polling):
         problems = plan.problems
         if not problems:
             policies = _Policies(self._client, self._settings, None, problems)
-            policies.ask(plan.topics[:1], _one_by_one)
+            policies.ask(plan.topics[:1], lambda ask, names: [*map(ask, names)])
             note = policies.note(self._names.cluster)
             for topic in plan.topics[:1]:
                 try:
@@ -344,10 +344,6 @@ class _Policies:
         with noted(self._problems if problems is None else problems), suppress(NotThere):
             return self._client.session(self._deadline).get(path)
         return None
-
-
-def _one_by_one(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
-    return [function(item) for item in items]
 
 
 def _namespace(topic: str) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.jobs.backlog.findings.subscriptions import SOON_S
-from app.show.report.charts import Layers, limit_rule, lines
-from app.show.report.model import Chart, Frame, Grid, GridColumn, ReportSection, Row, Tile, filled
+from app.show.report.charts import limit_rule, lines
+from app.show.report.model import Chart, Grid, GridColumn, ReportSection, Row, Tile, filled
 from app.show.report.phrases import short
 from app.show.report.report_reader import ReportReader
 from app.terminal.amounts import NONE
@@ -94,7 +94,7 @@ def backlogs(reader: ReportReader) -> ReportSection:
                 "Size or age as a share of its limit, by check. Dotted: the forecast; a diamond is "
                 "where a subscription's backlog will reach the quota if it goes on like this.",
                 usage,
-                _draw_usage,
+                lambda rows, frame: lines(rows, frame, "% of the quota") + limit_rule(100),
             ),
             Chart(
                 "Age of the oldest message",
@@ -154,10 +154,6 @@ def _with_forecasts(series: list[Row], ahead: Sequence[Row], reader: ReportReade
         for row, arrives in ((last[name], False), ({"name": name, "at": at, "value": 100.0}, True))
     ]
     return series + forecasts
-
-
-def _draw_usage(rows: Sequence[Row], frame: Frame) -> Layers:
-    return lines(rows, frame, "% of the quota") + limit_rule(100)
 
 
 def _actions(reader: ReportReader) -> list[Grid | Chart]:

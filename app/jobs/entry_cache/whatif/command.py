@@ -22,7 +22,6 @@ from app.jobs.entry_cache.whatif.curves import (
     BakeOff,
     Curve,
     CurvePoint,
-    Place,
     around,
     hit_ratio,
 )
@@ -212,15 +211,10 @@ def _remarks(result: Result, equal: Iterable[str]) -> list[str]:
 def _subtitle(result: Result) -> str:
     point = result.points[0]
     reads = point.total["hits"] + point.total["misses"]
-    brokers = len(_readers(point))
+    brokers = sum(hit_ratio(counted) is not None for counted in point.brokers.values())
     each = "1 broker" if brokers == 1 else f"{brokers} brokers, each with a cache of its own"
     size = size_text(point.total["hit_bytes"] + point.total["storage_bytes"])
     return f"{counted(reads, 'read')} of {size} on {each}, from {result.trace.name}"
-
-
-def _readers(point: CurvePoint) -> list[Place]:
-    """Brokers whose entries were read."""
-    return [place for place, counted in point.brokers.items() if hit_ratio(counted) is not None]
 
 
 def _aligned(cells: Sequence[Sequence[str]]) -> list[str]:
