@@ -81,7 +81,10 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]
 
     @classmethod
     def _unserialize(cls, codegen: Any, state: Any) -> _Library:
-        name, _, (code, (bitcode, defined)) = state
+        name, _, (code, kept) = state
+        if isinstance(kept, bytes):  # of numba itself, as an earlier version of Weir kept it
+            return super()._unserialize(codegen, state)
+        bitcode, defined = kept
         self: _Library = codegen.create_library(name)
         self.enable_object_caching()
         self._set_compiled_object(code)

@@ -106,3 +106,19 @@ def test_a_change_of_what_is_imported_compiles_again_and_the_rest_can_be_removed
     )
     assert len(list(sources.cache.glob("state.outer-*"))) == 1
     assert sources.run() == "12 1"
+
+
+@pytest.mark.parametrize("kept_by", ["Weir", "numba"])
+def test_code_of_the_cache_is_run_and_linked_into_what_is_compiled(
+    sources: Sources, kept_by: str
+) -> None:
+    """Numba's own form is that of caches of before."""
+    of_numba = "JITCPUCodegen._library_class = JITCodeLibrary"
+    begin = "import udfs.compiled_cache\nfrom numba.core.codegen import *\n"
+    program = begin + (of_numba if kept_by == "numba" else "") + RUN
+    assert sources.run(program=program) == "11 0"
+    assert sources.run() == "11 1"
+    for folder in sources.cache.glob("state.outer-*"):
+        shutil.rmtree(folder)
+    assert sources.run() == "11 0"
+    assert sources.run() == "11 1"
