@@ -130,7 +130,7 @@ class Home:
             fcntl.flock(turn, fcntl.LOCK_EX)
             if mark.exists():
                 return
-            say(f"compiling the cores into {self.cores} (one to two minutes, once)")
+            say(f"compiling the cores into {self.cores} (one to five minutes, once)")
             began_s = time.monotonic()
             variables = with_path(os.environ) | EVERYWHERE | {"NUMBA_CACHE_DIR": str(self.cores)}
             words = [self.python, "-m", "app.setup.warm"]
