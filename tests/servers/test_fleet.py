@@ -151,7 +151,8 @@ def test_polls_beside_a_source_that_is_streamed_and_is_behind(
         (folder / name).write_text("\n".join(lines), "utf-8")
 
     files = {"format": "files", "path": str(folder)}
-    polls = feed("east", clusters["east"].kafka.servers, "kafka_groups")
+    servers = clusters["east"].kafka.servers
+    polls = feed("east", servers, "kafka_groups", interval_ms=3_600_000)  # one of each run
     given = of_feeds(polls)
     run(given, available_now=True)  # alone: the other source comes to a query that has begun
     write("1.jsonl", old_ms)

@@ -32,3 +32,12 @@ def test_an_example_is_accepted_and_its_page_shows_it(example: Path) -> None:
     assert page is not None
     shown = (example.parents[1] / page[1]).read_text("utf-8")
     assert example.name in [name for name, _ in SHOWN.findall(shown)]
+
+
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if page.parent.name == "tutorials"], ids=lambda page: page.name
+)
+def test_a_tutorial_waits_for_what_it_needs_and_not_for_a_time(page: Path) -> None:
+    """A machine of a reader may be slow."""
+    waits = re.findall(r"^.*\bsleep\b.*$", page.read_text("utf-8"), re.M)
+    assert waits and all(re.match("(until|while) .*; do sleep", line) for line in waits), waits
