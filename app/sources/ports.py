@@ -35,6 +35,8 @@ class Unreachable(Exception):
 
     of_user: type[UserError] = NotNow
     """The error that a command ends with."""
+    how = "does not answer at"
+    """What stands between the server's name and the message."""
 
 
 class WrongAnswer(Unreachable):
@@ -42,6 +44,7 @@ class WrongAnswer(Unreachable):
     connect."""
 
     of_user = UserError
+    how = "at"
 
 
 class BrokenOff(Exception):

@@ -12,7 +12,7 @@ from app.sources.kafka.kafka_client import ATTEMPTS, KafkaClient, deadline_in
 from app.sources.kafka.knocking import answering
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
-from app.sources.ports import Unreachable, WrongAnswer
+from app.sources.ports import Unreachable
 
 TIMEOUT_S = 5.0
 SAMPLED_PARTITIONS, SAMPLED_RECORDS = 16, 50
@@ -48,9 +48,8 @@ def topics_or_refusal(options: Mapping[str, str], section: str) -> frozenset[str
     try:
         return topics(options)
     except Unreachable as error:
-        how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
         raise error.of_user(
-            f"Kafka {how} {error}\n"
+            f"Kafka {error.how} {error}\n"
             f"{section}: kafka.bootstrap.servers and the kafka.* security options decide this"
         ) from None
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from app.config.pulsar import topic_names
 from app.errors import NotNow, UserError
-from app.sources.ports import Unreachable, WrongAnswer, refuse_wrong
+from app.sources.ports import Unreachable, refuse_wrong
 from app.sources.pulsar.pulsar_port import brokers
 
 if TYPE_CHECKING:
@@ -88,9 +88,8 @@ def check(options: Options, timeout_ms: int) -> dict[str, int]:
     try:
         brokers(address)
     except Unreachable as error:
-        how = "at" if isinstance(error, WrongAnswer) else "does not answer at"
         raise error.of_user(
-            f"Pulsar {how} {error}\n"
+            f"Pulsar {error.how} {error}\n"
             "source.options: serviceUrl, token and the tls* options decide this"
         ) from None
     with closing(connect(options, timeout_ms)) as client:
