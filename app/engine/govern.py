@@ -16,6 +16,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
@@ -33,7 +34,6 @@ from app.engine.routing import packer
 from app.engine.shard_labels import labels
 from app.engine.step import STATE, decode, stepper
 from app.engine.throttle_publisher import COMMANDS, ThrottleFeed
-from app.engine.ticks import unclocked
 from app.sources import open_stream
 from app.sources.files import planned_files
 from app.tables import checkpoints, lease, manifest
@@ -59,7 +59,8 @@ def frame(
     from pyspark.sql import functions as F
     from pyspark.sql.streaming.state import GroupStateTimeout
 
-    pack = packer(
+    pack = partial(
+        packer,
         {name: operator.route for name, operator in group.items()},
         settings.shard_count,
         limits_of(settings),
@@ -67,7 +68,7 @@ def frame(
         labels=labels_of(settings, group),
     )
     idle_ms = settings.idle_advance_ms
-    packed = raw.through(pack, PACKED, polls=unclocked(pack))
+    packed = raw.through(pack(), PACKED, polls=pack(beside=True))
     # The watermark only calls shards that have something to do. Passed on with a null column that
     # carries its mark, it drops no record: what is too late, the operator decides by the clocks of
     # its keys.
@@ -152,6 +153,8 @@ class Committer:
             for kind in (MessageKind.LATE, MessageKind.AHEAD):
                 for needed_ms in control[kind]:
                     self._on_time(kind, int(needed_ms.to_pybytes()))
+        if self._catch_up is not None and control[MessageKind.POLLED]:
+            self._catch_up.polled(max(int(ms.to_pybytes()) for ms in control[MessageKind.POLLED]))
         self._add_files(control[MessageKind.FILE], batch)
         if control[MessageKind.REFUSED]:
             rows["quarantine"] += control[MessageKind.REFUSED]

@@ -48,6 +48,8 @@ class MessageKind(IntEnum):
     """The `idle_advance_ms` (ms) that would have kept records which came too late."""
     ARCHIVED = 6
     """Files of a table of the archive, with what its log needs of them."""
+    POLLED = 7
+    """The newest time (ms) of records of polls that move no clock."""
 
 
 class Message(NamedTuple):

@@ -73,13 +73,16 @@ def packer(
     limits: ClockLimits,
     archive: ArchiveTarget | None = None,
     labels: Mapping[str, Sequence[int]] | None = None,
+    beside: bool = False,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A function for `mapInArrow`: raw records in, rows of PACKED out.
 
     What depends on a time is judged by the plan of the micro-batch, which each batch carries. With
     `archive` the records are written to its
     files, too. `labels` of the shards of each job stand in rows for their numbers, see
-    `app.engine.shard_labels`.
+    `app.engine.shard_labels`. Records `beside` a source that is streamed, those of polls, do not move
+    the time up to which Spark has seen the stream, which ends with the source's last record; the
+    committer is told how far they have come.
     """
     jobs = list(routes if archive is None else archive.blind_ms)
 
@@ -97,10 +100,14 @@ def packer(
             if plan_ms is not None:
                 ahead = is_ahead(wall, plan_ms, limits.clock_skew_ms)
                 far = is_ahead(wall, plan_ms, limits.max_future_ms)
-            clock_ms = latest(wall[~still & ~ahead])
+            clock_ms = latest(wall[~ahead])
             leads = clock_ms is None and bool(ahead.any())  # the feed as a whole is ahead
-            if leads and (ahead & ~far & ~still).any():
+            if leads and (ahead & ~far).any():
                 clock_ms = plan_ms
+            if beside:
+                if clock_ms is not None:
+                    yield control_row(MessageKind.POLLED, str(clock_ms).encode())
+                clock_ms = None
             packing = Packing(parsed, batch, routes, shards, plan_ms or 0, still | ahead, clock_ms)
             yield packing.rows(dict.fromkeys(routes, far) if far.any() else None, labels)
             if far.any():

@@ -16,7 +16,7 @@ import pyarrow as pa
 from app.engine.messages import PACKED_SCHEMA, TS, MessageKind
 
 if TYPE_CHECKING:
-    from app.sources.raw import Batches, Step
+    from app.sources.raw import Batches
 
 REACHED, DRAINED, TICK = "weir.reached", "weir.drained", "weir.tick"
 """Local properties of a batch: the plan (ms) of the last batch before it that left nothing in the
@@ -54,15 +54,3 @@ def ticks(jobs: Sequence[str], shards: int, labels: Mapping[str, Sequence[int]] 
         ],
         schema=PACKED_SCHEMA,
     )
-
-
-def unclocked(pack: Step) -> Step:
-    """The packer of polls beside a source that is streamed: their rows do not move the time up to
-    which Spark has seen the stream, which ends with the source's last record."""
-
-    def packed(batches: Batches) -> Batches:
-        for rows in pack(batches):
-            place = rows.schema.get_field_index("ts")
-            yield rows.set_column(place, rows.schema.field(place), pa.nulls(rows.num_rows, TS))
-
-    return packed

@@ -87,6 +87,9 @@ class Identity:
     """The limit of a batch under which the unfinished batches of a Kafka source were planned."""
     first_offset: dict[str, Any] | None = None
     """The start of the first batch, for sources whose start Spark does not record."""
+    polled_ms: int = 0
+    """The newest time of records that polls beside a streamed source have given (ms since the
+    epoch): the stream's clock does not follow them."""
 
 
 @dataclass(frozen=True, order=True)

@@ -58,11 +58,11 @@ def put(given: Settings, number: int, first_ms: int, every_ms: int = EVERY_MS) -
     os.utime(file, (10**9 + number, 10**9 + number))  # Spark takes them in this order
 
 
-def poll(given: Settings, number: int, at_ms: int) -> None:
-    """A poll of a broker that is away since."""
+def poll(given: Settings, number: int, at_ms: int, took_ms: int = 0) -> None:
+    """A poll of a broker that is away since; its answers are of the end of the poll."""
     folder = polled.spool_folder(given.polled[0], given.location) / "polls"
     name = f"poll-{at_ms:015d}-{2 * number:015d}.jsonl"
-    _complete(folder / name, lines("pulsar_admin", number, at_ms, POLLED))
+    _complete(folder / name, lines("pulsar_admin", number, at_ms + took_ms, POLLED))
 
 
 def _complete(file: Path, text: str) -> None:
@@ -117,6 +117,36 @@ def test_polls_wait_for_a_source_that_is_behind(both: Settings) -> None:
     run(both, available_now=True, drain=True)
     assert accounted(both) == {"plug-in": 5 * EACH, "pulsar_admin": 1}
     assert checked(both)[-1] == POLLED
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("drains", "took_ms"),
+    [("the run that polls", 8000), ("one without polls", 0), ("a third", 8000)],
+)
+def test_a_drain_decides_what_the_polls_of_earlier_runs_have_left(
+    both: Settings, drains: str, took_ms: int
+) -> None:
+    """Polls in several windows, the last of which takes `took_ms`, beside a source that is an hour
+    behind and says at the end something of a time before the last that it has said.
+    """
+    given = both.model_copy(update={"stats_window_ms": 1000})
+    assert given.streamed is not None
+    alone = given.model_copy(update={"source": (given.streamed,)})
+    old_ms = int(time.time() * 1000) - HOUR_MS
+    put(given, 0, old_ms)
+    poll(given, 0, int(time.time() * 1000))
+    run(given, available_now=True)
+    poll(given, 1, int(time.time() * 1000), took_ms)
+    run(given, available_now=True, drain=drains == "the run that polls")
+    if drains == "a third":
+        run(alone, available_now=True)
+    put(given, 1, old_ms - 40_000)
+    run(alone, available_now=True, drain=True)
+    newest_ms = max(row["ts_wall_ms"] for row in table(given, "events").to_pylist())
+    judged = [row["pass_ms"] for row in table(given, "backlog_checks").to_pylist()]
+    assert checked(given)[-1] == POLLED
+    assert newest_ms - 1000 < max(judged) < given.window_end_ms(newest_ms)
 
 
 def test_polls_amid_a_source_that_is_live_on_their_topic(
