@@ -474,6 +474,18 @@ def report(
 
 
 @app.command()
+def serve(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    listen: Annotated[str, Option(help="HOST:PORT to serve on.")] = "127.0.0.1:9465",
+) -> int:
+    """Serve what is wrong now as a page for a browser, until stopped."""
+    from app.show.live import serve as run_serve
+
+    return run_serve(_settings(config, warehouse), listen)
+
+
+@app.command()
 def quality(
     config: Config = None,
     warehouse: Warehouse = None,

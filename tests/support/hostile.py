@@ -15,6 +15,27 @@ UNUSUAL = "💥e\u0301\u0300..null None<default>*?[a]@#:\ue000\U0010ffff"
 ENDING = f"-{CONTROLS}{MARKUP}{UNUSUAL}."
 """What stands behind every name."""
 
+HOSTILE_NAMES = [
+    "a\nb",
+    "a\r\nb",
+    "\x1b[2J\x1b[31m",
+    "\x9b1m",
+    "\x00",
+    "\u202egnp",
+    "\u2028x\u2029",
+    "\x7f\x08\x08",
+    "<script>alert(1)</script>",
+    "&lt;'\"`",
+    "{{7*7}}{% raw %}",
+    "'; DROP TABLE x; --",
+    "$(id)`id`",
+    "-x",
+    "=1+1",
+    "💥é",
+    '"} 1\nevil{a="b',
+    "\\n\\",
+]
+"""Names that clients may choose."""
 NAMES = {
     *(
         "topic",

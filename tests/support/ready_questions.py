@@ -127,6 +127,7 @@ def new_id(at_ms: int, user: str, pid: int | None, verdict: str, **changes: Any)
     return {
         **COMMON,
         "job": "producer_ids",
+        "rule": "rejected_over_bound" if verdict == "rejected" else "unseen_within_bound",
         "ts_wall_ms": START_MS + at_ms,
         "user": user,
         "client_id": "x",

@@ -104,7 +104,7 @@ TABLES_WITH_ROWS: dict[str, list[dict[str, Any]]] = {
         opened(0, "Ongoing", 2, **COORDINATED),
     ],
     "backlog_checks": [
-        check(SCRIPT, 0, limit_s=60, age_s=30, time_usage=0.5),
+        check(SCRIPT, 0, limit_s=60, age_s=30, time_usage=0.5, action="none"),
         check(
             SCRIPT,
             MINUTE,
@@ -112,10 +112,11 @@ TABLES_WITH_ROWS: dict[str, list[dict[str, Any]]] = {
             age_s=90,
             time_usage=1.5,
             exceeded_time=True,
+            action="evict_time",
             retention_policy="consumer_backlog_eviction",
             oldest_subscription=USER,
         ),
-        check(LONG, MINUTE, limit_bytes=160, age_s=5, size_usage=0.5),
+        check(LONG, MINUTE, limit_bytes=160, age_s=5, size_usage=0.5, action="none"),
     ],
     "backlog_subscriptions": [
         cursor(USER, MINUTE, 0.0, topic=SCRIPT, age_s=90),

@@ -14,7 +14,7 @@ COMMANDS = (
     *ON_SPARK,
     *("generate", "validate", "tables", "query", "explain", "policy", "report", "quality"),
     *("alerts", "metrics", "maintain", "forget", "reconcile", "forecast", "replay", "bakeoff"),
-    *("size", "completion"),
+    *("serve", "size", "completion"),
 )
 HELP = ("--help", "-h")
 OF_PROGRAM = (*HELP, "--version", "--debug")

@@ -57,6 +57,29 @@ def explain(
 ) -> int:
     """Print the decisions about an entity around a moment, its newest one by default; 0."""
     window_ms = None if window is None else span_ms(window)
+    reader, ask, shown, hidden = around(settings, ask, at_ms, window_ms, as_of_ms)
+    if not shown:
+        moments = nearest(reader, ask) if ask.hi_ms else []
+        if not moments:
+            return _without_rows(reader, ask, as_json)
+        _print_nearest(ask, moments, as_json)
+        return 0
+    owner = _owner(settings.owners, ask, shown)
+    (_print_json if as_json else _print)(ask, shown, hidden, owner)
+    return 0
+
+
+def around(
+    settings: Settings,
+    ask: Ask,
+    at_ms: int | None = None,
+    window_ms: int | None = None,
+    as_of_ms: int | None = None,
+) -> tuple[SnapshotReader, Ask, list[Sentence], int]:
+    """The decisions about an entity around a moment, its newest one by default, in their order: what
+    reads them, the question with its time (none where no job has a row), the sentences, and how many
+    more there are.
+    """
     warehouse = Warehouse.of(settings.location)
     warehouse.require()
     load_manifest(settings.location)
@@ -64,7 +87,7 @@ def explain(
     reader = SnapshotReader(warehouse.at(as_of_ms), (*ask.entity, *ALSO_READ, *evidence))
     newest = newest_ms(reader, ask) if at_ms is None else at_ms
     if newest is None:
-        return _without_rows(reader, ask, as_json)
+        return reader, ask, [], 0
     # A message has few decisions: all are included unless a time is given.
     ever = ask.kind == "message" and at_ms is None and window_ms is None
     ask = ask.around(newest, EVER if ever else window_ms or WINDOW_MS)
@@ -80,18 +103,9 @@ def explain(
             result = gather(reader, ask, configured)
             if result:
                 break
-    if not result:
-        moments = nearest(reader, ask)
-        if not moments:
-            return _without_rows(reader, ask, as_json)
-        _print_nearest(ask, moments, as_json)
-        return 0
     kept = sorted(result, key=lambda found: abs(found[1].at_ms - ask.at_ms))[: ask.limit]
     kept.sort(key=lambda found: (found[1].at_ms, found[0], found[1].order))
-    shown = [sentence for _, sentence in kept]
-    owner = _owner(settings.owners, ask, shown)
-    (_print_json if as_json else _print)(ask, shown, len(result) - len(shown), owner)
-    return 0
+    return reader, ask, [sentence for _, sentence in kept], len(result) - len(kept)
 
 
 def _owner(owners: Sequence[Owner], ask: Ask, shown: list[Sentence]) -> dict[str, str] | None:

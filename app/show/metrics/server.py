@@ -57,7 +57,7 @@ class Server:
         listened on."""
         self._socket = listening(host, port, QUEUE)
         at, self.server_port = self._socket.getsockname()[:2]
-        self._app = _named_locally(app) if _is_loopback(at) else app
+        self._app = _named_locally(app) if is_loopback(at) else app
         self._at_once = at_once
         self._stop = asyncio.Event()
         self._loop = asyncio.new_event_loop()
@@ -227,10 +227,11 @@ def _is_local(host: str) -> bool:
     """Whether a Host header, which may be absent, names a local address and no other name."""
     name = host.rpartition(":")[0] if not host.endswith("]") and ":" in host else host
     name = name.strip("[]").rstrip(".").lower()
-    return not name or name == "localhost" or name.endswith(".localhost") or _is_loopback(name)
+    return not name or name == "localhost" or name.endswith(".localhost") or is_loopback(name)
 
 
-def _is_loopback(text: str) -> bool:
+def is_loopback(text: str) -> bool:
+    """Whether a text is an address of this machine alone."""
     try:
         return ipaddress.ip_address(text.partition("%")[0]).is_loopback
     except ValueError:

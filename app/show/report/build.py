@@ -45,15 +45,20 @@ def build(
     configured: bool = False,
     links_from: Path = Path(),
     cluster: str | None = None,
+    recent_ms: int | None = None,
 ) -> Page:
     """The page about the warehouse of `settings`; `configured`: these are the settings of its
-    run, not only its location. Links start in the folder `links_from`; `cluster`: of it alone."""
+    run, not only its location. Links start in the folder `links_from`; `cluster`: of it alone;
+    `recent_ms`: the last so many ms of its time, and the alerts as they are now."""
     warehouse = Warehouse.of(settings.location, settings.owners).at(as_of_ms)
     warehouse = warehouse.of_cluster(cluster)
     warehouse.require()
     manifest = load_manifest(settings.location)
     kept = described(settings) if configured else last_configuration.load(settings.location)
-    reader = ReportReader(warehouse, span)
+    reader = now = ReportReader(warehouse, span)
+    if recent_ms is not None and now.span is not None:
+        span = ReportSpan(now.span.end_ms - recent_ms)
+        reader = ReportReader(warehouse, span)
     findings = all_findings(reader)
     first = what_happened(findings)
     actions = what_to_do(actions_of(findings, reader))
@@ -63,7 +68,7 @@ def build(
         for section in declared
         if any(map(reader.written, section.tables))
     ]
-    alerts, limits, clusters = alerting(reader), quotas(reader), cluster_rows(reader)
+    alerts, limits, clusters = alerting(now), quotas(reader), cluster_rows(reader)
     quality = data_quality(reader, links_from)
     settled = configuration(reader, kept, manifest)
     placed = [(0, first), (10, alerts), (40, limits), *of_jobs, (100, quality), (110, settled)]
@@ -89,18 +94,7 @@ def build(
         _covers(reader, as_of_ms, made_ms),
         verdict(reader, [*tiled[:-1]]),
         [section.tile for section in tiled if section.tile is not None],
-        [
-            replace(
-                section,
-                parts=[
-                    replace(part, more=_narrowed(part.more, span))
-                    if isinstance(part, Grid)
-                    else part
-                    for part in section.parts
-                ],
-            )
-            for section in sections
-        ],
+        [_of_span(section, span) for section in sections],
         actions,
         _asked(warehouse),
         facts,
@@ -117,6 +111,15 @@ def _asked(warehouse: Warehouse) -> str:
     if warehouse.cluster is not None:
         text += f" --cluster {shlex.quote(warehouse.cluster)}"
     return text if warehouse.as_of_ms is None else f"{text} --as-of {warehouse.as_of_ms}"
+
+
+def _of_span(section: ReportSection, span: ReportSpan) -> ReportSection:
+    """The section, whose questions are asked of the time that it shows."""
+    parts = [
+        replace(part, more=_narrowed(part.more, span)) if isinstance(part, Grid) else part
+        for part in section.parts
+    ]
+    return replace(section, parts=parts)
 
 
 def _narrowed(more: str, span: ReportSpan) -> str:

@@ -22,7 +22,9 @@ class GridColumn:
     key: str
     heading: str
     kind: str = "text"
-    """text, topic, number, ratio, seconds, ms, bytes, rate, time, list, flag or runbook."""
+    """text, topic, number, ratio, seconds, ms, bytes, rate, time, list, flag, runbook; told, of which
+    `explain` tells more; hour or day: when something held, as pairs of times (ms), the last of which
+    may be open."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Grid:
     title: str
     columns: Sequence[GridColumn]
     rows: Sequence[Row]
+    """What `explain` has to be asked about a row is its value `explain`, if it has one."""
     more: str = ""
     folded: bool = False
     """Shown when it is asked for."""

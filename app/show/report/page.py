@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
 
@@ -18,11 +20,27 @@ from app.terminal.printable import in_page
 from app.terminal.program import PROGRAM
 from app.terminal.rows import plain
 
+LENGTHS_MS = {"hour": 3_600_000, "day": 86_400_000}
+"""Kinds of column that show when something held, and how long the time is that they show."""
 KINDS = {Grid: "grid", Chart: "chart", Fold: "fold", Link: "link", Runbook: "runbook"}
 RELATIVE_LINK = re.compile(r"\[([^]]*)\]\((?!https?:)[^)]*\)")
 
 
-def html(page: Page, day: str) -> str:
+@dataclass(frozen=True)
+class Live:
+    """What a page has that is served: its rows lead to `explain` and to their questions."""
+
+    links: Sequence[tuple[str, str]] = ()
+    """Texts and addresses of other pages."""
+    again_s: int = 0
+    """When the browser loads it again (s); 0 for never."""
+    problem: str = ""
+    """Why it is older than the tables, if it is."""
+    of: str = ""
+    """What the address of a question ends with: the cluster of the page."""
+
+
+def html(page: Page, day: str, live: Live | None = None) -> str:
     """The page as HTML; times of `day` (ISO 8601) are shown without their date.
 
     Text is escaped by the template. Three things go in as they are: style and runbooks, which are
@@ -41,7 +59,9 @@ def html(page: Page, day: str) -> str:
         page=page,
         program=PROGRAM,
         style=style,
+        live=live,
         numbers=NUMBERS,
+        lengths=LENGTHS_MS,
         kind=lambda part: KINDS[type(part)],
         cell=lambda value, kind: cell_text(value, kind, day),
         runbook=runbook_target,

@@ -8,6 +8,7 @@ from typing import Any
 
 import duckdb
 
+from app.config.owners import owner_of
 from app.errors import UserError
 from app.jobs import every
 from app.read.question import LEAST, MOST
@@ -102,6 +103,13 @@ class ReportReader:
         """Whether anything was ever written to a table."""
         state = self.states.get(table)
         return state is not None and state.version is not None and state.rows != 0
+
+    def team(self, cluster: str | None, topic: str | None, user: str | None) -> str | None:
+        """Who owns a topic or a user."""
+        if not topic and not user:
+            return None
+        owner = owner_of(self.warehouse.owners, cluster, topic, user)
+        return None if owner is None else owner.team
 
     def nothing_in(self, *tables: str) -> str:
         """Why tables have nothing to show."""

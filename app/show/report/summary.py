@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import attrgetter
 
-from app.config.owners import owner_of
 from app.jobs import every
-from app.show.report.model import Action, Finding, Grid, GridColumn, ReportSection, Row
+from app.show.report.model import Finding, Grid, GridColumn, ReportSection, Row
 from app.show.report.report_reader import ReportReader
+from app.show.report.text import explained
 
 TOP = 12
 
@@ -38,27 +38,23 @@ def actions_of(findings: Sequence[Finding], reader: ReportReader) -> list[Row]:
         {
             "remedy": action.remedy,
             "reason": action.reason,
-            "team": _team(action, reader),
+            "team": reader.team(action.cluster, action.topic, action.user),
             "by_ms": action.by_ms,
             "lasts": action.lasts,
             "topic": action.topic,
+            "explain": explained(
+                {"cluster": action.cluster, "topic": action.topic, "user": action.user}
+            ),
             "runbook": action.runbook,
         }
         for action in actions
     ]
 
 
-def _team(action: Action, reader: ReportReader) -> str | None:
-    if action.topic is None and action.user is None:
-        return None
-    owner = owner_of(reader.warehouse.owners, action.cluster, action.topic, action.user)
-    return None if owner is None else owner.team
-
-
 def what_to_do(rows: Sequence[Row]) -> Grid:
     """The actions of the first screen; owners where any is known."""
     columns = [
-        GridColumn("remedy", "what to do"),
+        GridColumn("remedy", "what to do", "told"),
         GridColumn("reason", "because"),
         *([GridColumn("team", "owner")] if any(row["team"] for row in rows) else []),
         GridColumn("by", "by", "time"),

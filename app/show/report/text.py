@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,17 @@ from app.terminal.sizes import size_text
 NUMBERS = frozenset({"number", "ratio", "seconds", "ms", "bytes", "rate"})
 """Kinds of column that are aligned to the right."""
 LONGEST_TEXT = 300
+EXPLAINED = (
+    ("group", "group"),
+    ("topic", "topic"),
+    ("connection", "connection"),
+    ("client", "user", "client"),
+    ("client", "principal", "client_id"),
+    ("principal", "user"),
+    ("principal", "principal"),
+)
+"""Kinds of entity that `explain` is asked about, and the labels that have its names; the first whose
+labels an alert has."""
 ROOT = Path(__file__).resolve().parents[3]
 
 
@@ -49,6 +60,20 @@ def cell_text(value: Any, kind: str, day: str) -> str:
         return time_text(value, day)
     write = KINDS.get(kind)
     return cut(str(plain(value)) if write is None else write(value))
+
+
+def explained(labels: Mapping[str, str | None], at_ms: int | None = None) -> dict[str, Any]:
+    """What the command `explain` is asked about what has these labels, as those of an alert, at a
+    time (ms since the epoch): its kind, its name, a second name, its cluster; empty for nothing.
+    """
+    named = {**labels, str(labels.get("limiter")): labels.get("entity")}
+    for kind, *of in EXPLAINED:
+        names = [name for label in of if (name := named.get(label))]
+        if len(names) == len(of):
+            asked = zip(("name", "second"), names, strict=False)
+            found = {"kind": kind, **dict(asked), "cluster": labels.get("cluster"), "at": at_ms}
+            return {name: value for name, value in found.items() if value is not None}
+    return {}
 
 
 def runbook_page(runbook: str | None) -> Path | None:

@@ -20,29 +20,10 @@ from app.read.query import query
 from app.show.metrics.catalogue import METRICS
 from app.show.metrics.exporter import families
 from app.terminal.printable import lines
+from tests.support.hostile import HOSTILE_NAMES
 from tests.support.throttle_rows import event, window, write, write_windows
 
-NAMES = [
-    "a\nb",
-    "a\r\nb",
-    "\x1b[2J\x1b[31m",
-    "\x9b1m",
-    "\x00",
-    "\u202egnp",
-    "\u2028x\u2029",
-    "\x7f\x08\x08",
-    "<script>alert(1)</script>",
-    "&lt;'\"`",
-    "{{7*7}}{% raw %}",
-    "'; DROP TABLE x; --",
-    "$(id)`id`",
-    "-x",
-    "=1+1",
-    "💥é",
-    '"} 1\nevil{a="b',
-    "\\n\\",
-]
-TOPICS = [f"persistent://acme/orders/{name}" for name in NAMES]
+TOPICS = [f"persistent://acme/orders/{name}" for name in HOSTILE_NAMES]
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +40,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Path:
             cnx_id=f"c{name}",
             producer_id=number,
         )
-        for number, (topic, name) in enumerate(zip(TOPICS, NAMES, strict=True))
+        for number, (topic, name) in enumerate(zip(TOPICS, HOSTILE_NAMES, strict=True))
         for at, action in ((0, "mark"), (5, "unmark"))
     ]
     write(str(place), "throttle_events", rows)
@@ -124,7 +105,9 @@ def test_a_label_of_a_metric_ends_no_line() -> None:
 
     class Found:
         def collect(self) -> Iterator[Metric]:
-            return families([(name, (value,) * len(definition.labels), 1.0) for value in NAMES])
+            return families(
+                [(name, (value,) * len(definition.labels), 1.0) for value in HOSTILE_NAMES]
+            )
 
     registry = CollectorRegistry()
     registry.register(Found())
@@ -132,5 +115,5 @@ def test_a_label_of_a_metric_ends_no_line() -> None:
     assert_readable(text)
     (family,) = text_string_to_metric_families(text)
     assert [sample.labels[definition.labels[0]] for sample in family.samples] == list(
-        map(lines, NAMES)
+        map(lines, HOSTILE_NAMES)
     )

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 from app.show.report.model import Grid, GridColumn, ReportSection, Row, Tile, filled
 from app.show.report.report_reader import ReportReader
+from app.show.report.text import explained
 from app.terminal.amounts import NONE
 from app.terminal.counts import counted
 
 TOP = 20
 _LATEST = """
 WITH ranked AS (
-  SELECT *, row_number() OVER (
-      PARTITION BY alert, labels ORDER BY number DESC NULLS LAST, at_ms DESC, checked_ms DESC
-    ) AS place FROM alerts
+  SELECT *, row_number() OVER newest AS place,
+    lag(at_ms) OVER newest AS until_ms
+  FROM alerts
+  WINDOW newest AS (
+    PARTITION BY alert, labels ORDER BY number DESC NULLS LAST, at_ms DESC, checked_ms DESC)
+), fired AS (
+  SELECT alert, labels, list([at_ms, until_ms] ORDER BY at_ms) AS fired FROM ranked
+  WHERE state = 'firing' GROUP BY alert, labels
 )
-SELECT alert, state, severity, summary, at_ms, since_ms, value, runbook FROM ranked
+SELECT alert, labels, state, severity, summary, at_ms, since_ms, value, runbook, fired
+FROM ranked LEFT JOIN fired USING (alert, labels)
 WHERE place = 1
 ORDER BY CASE state WHEN 'firing' THEN 0 WHEN 'pending' THEN 1 ELSE 2 END,
   CASE severity WHEN 'critical' THEN 0 WHEN 'warning' THEN 2 WHEN 'info' THEN 3 ELSE 1 END,
@@ -33,6 +40,11 @@ def alerting(reader: ReportReader) -> ReportSection:
             [f"{reader.nothing_in('alerts')} The command alerts check evaluates the rules."],
             tile=Tile("alerts firing", NONE, "none evaluated yet"),
         )
+    for row in rows:
+        row["explain"] = explained(row["labels"], row["since_ms"])
+        labels = row.pop("labels")
+        user = labels.get("user") or labels.get("principal")
+        row["team"] = reader.team(labels.get("cluster"), labels.get("topic"), user)
     firing = [row for row in rows if row["state"] == "firing"]
     verdict = (
         f"{counted(len(firing), 'alert')} {'fires' if len(firing) == 1 else 'fire'}"
@@ -44,8 +56,11 @@ def alerting(reader: ReportReader) -> ReportSection:
     columns = [
         GridColumn("severity", "severity"),
         GridColumn("alert", "rule"),
-        GridColumn("summary", "what happened"),
-        GridColumn("at_ms", "at", "time"),
+        GridColumn("summary", "what happened", "told"),
+        GridColumn("since_ms", "since", "time"),
+        GridColumn("fired", "last hour", "hour"),
+        GridColumn("fired", "last day", "day"),
+        *([GridColumn("team", "owner")] if any(row["team"] for row in firing) else []),
         GridColumn("runbook", "what to do", "runbook"),
     ]
     others = [row for row in rows if row["state"] != "firing"]

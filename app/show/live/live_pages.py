@@ -1,0 +1,186 @@
+"""The pages that are served: what is wrong now, `explain` of a row, the answer of a question."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+import duckdb
+
+from app.errors import UserError
+from app.read.arrow_answers import asked
+from app.read.question import given as parameters
+from app.read.relations import Warehouse, first_lines, states
+from app.show.explain.ask import Ask
+from app.show.explain.explain_command import around
+from app.show.explain.sentence import Sentence, clock, day
+from app.show.report.build import build
+from app.show.report.build import day as day_of
+from app.show.report.model import Chart, Fold, Grid, GridColumn, Page, ReportSection
+from app.show.report.page import Live, html
+from app.show.report.report_reader import ReportSpan
+from app.terminal.moments import instant_of, moment_ms
+from app.terminal.rows import plain
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+
+Asked = Mapping[str, str]
+"""The parameters of an address."""
+AGAIN_S = 15
+"""After which a browser loads a page again."""
+KEPT = 32
+"""Most pages that are kept current."""
+LOOKED_AT_S = 600.0
+"""For so long a page is kept current after somebody has asked for it."""
+LAST_MS = {"hour": 3_600_000, "day": 86_400_000, "week": 7 * 86_400_000}
+ROWS = 500
+"""Most rows of an answer on a page."""
+LONGEST_S = 20.0
+"""For the statement of an answer."""
+_OPTION = re.compile(r" --(by|since|until) ")
+"""Options of the command that are parameters of a question."""
+HOME = ("what is wrong now", "/")
+
+
+class LivePages:
+    """The pages of a warehouse. Those of what is wrong now are made beside the requests, where a
+    table has changed, while somebody looks at them.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._problem = ""
+        self._versions: object = None
+        """Of the tables, as the pages that are kept have them."""
+        self._kept: dict[tuple[str, str], tuple[float, Page, Live]] = {}
+        """By the time and the cluster that it shows: when it was asked for (s), and the page."""
+
+    def page(self, path: str, given: Asked) -> str:
+        """A page as HTML; UserError for what cannot be asked."""
+        if path != "/":
+            return html(*PAGES[path](self._settings, given))
+        address = given.get("last", "hour"), given.get("cluster", "")
+        _, page, live = self._kept.pop(address, None) or (0, *self._made(address))
+        self._kept[address] = time.monotonic(), page, live
+        for oldest in list(self._kept)[:-KEPT]:
+            self._kept.pop(oldest, None)
+        return html(page, day_of(page), replace(live, problem=self._problem))
+
+    def keep_current(self, stop: threading.Event) -> None:
+        """Make the pages again that are looked at, until stopped; the first one is made at once."""
+        while not stop.is_set():
+            self.renew()
+            stop.wait(AGAIN_S)
+
+    def renew(self) -> None:
+        """Make the pages again, if a table has changed."""
+        warehouse = Warehouse.of(self._settings.location)
+        try:
+            warehouse.require()
+            versions = [state.version for state in states(warehouse)]
+            if versions != self._versions:
+                for address, (asked_s, *_) in list(self._kept.items()):
+                    if time.monotonic() - asked_s > LOOKED_AT_S:
+                        self._kept.pop(address, None)
+                    else:
+                        self._kept[address] = asked_s, *self._made(address)
+            self._versions, self._problem = versions, ""
+        except (UserError, OSError, duckdb.Error) as error:
+            self._problem = f"Not current, because the tables cannot be read: {error}"
+
+    def _made(self, address: tuple[str, str]) -> tuple[Page, Live]:
+        with self._lock:  # a page takes a second of both cores
+            return now(self._settings, *address)
+
+
+def now(settings: Settings, last: str, cluster: str) -> tuple[Page, Live]:
+    """The last hour, day or week of the warehouse's time, and the alerts as they are now; of a
+    cluster, or of all for "".
+    """
+    if last not in LAST_MS:
+        raise UserError(f"last={last}: allowed: {', '.join(LAST_MS)}")
+    page = build(
+        settings, ReportSpan(), None, True, cluster=cluster or None, recent_ms=LAST_MS[last]
+    )
+    sections = [
+        replace(section, parts=[each for each in section.parts if not isinstance(each, Chart)])
+        for section in page.sections
+    ]
+    of = f"&{urlencode({'cluster': cluster})}" if cluster else ""
+    links = [(f"last {each}", f"/?last={each}{of}") for each in LAST_MS if each != last]
+    if cluster:
+        links.append(("all clusters", f"/?last={last}"))
+    return replace(page, sections=sections), Live(links, AGAIN_S, of=of)
+
+
+def explain(settings: Settings, given: Asked) -> tuple[Page, str, Live]:
+    """The decisions about an entity around a moment."""
+    ask = Ask.about(
+        given.get("kind", ""),
+        given.get("name", ""),
+        given.get("second"),
+        cluster=given.get("cluster"),
+    )
+    at_ms = moment_ms(given["at"], f"at={given['at']}") if "at" in given else None
+    _, ask, found, hidden = around(settings, ask, at_ms)
+    sections = [
+        ReportSection(key, key, [_told(sentence) for sentence in sentences])
+        for key, sentences in groupby(found, lambda sentence: day(sentence.at_ms))
+    ]
+    covers = f"{len(found)} of {len(found) + hidden} decisions around {instant_of(ask.at_ms)}."
+    return _page(f"{ask.kind} {ask.name}", covers, sections), "", Live([HOME])
+
+
+def answer(settings: Settings, given: Asked) -> tuple[Page, str, Live]:
+    """The answer of a question or a statement, as the command `query` is asked it."""
+    text = given.get("ask", "")
+    name, *more = shlex.split(_OPTION.sub(r" --param \1=", text)) or [""]
+    params = parameters([word for word in more if word != "--param"])
+    warehouse = Warehouse.of(settings.location, settings.owners)
+    warehouse = warehouse.of_cluster(given.get("cluster"))
+    try:
+        with asked(warehouse, name, params) as (connection, sql, values):
+            timer = threading.Timer(LONGEST_S, connection.interrupt)
+            timer.start()
+            try:
+                connection.execute(sql, values)
+                names = [column[0] for column in connection.description or []]
+                rows = connection.fetchmany(ROWS)
+            finally:
+                timer.cancel()
+    except duckdb.Error as error:
+        raise UserError(f"query: {first_lines(error)}") from error
+    grid = Grid(
+        f"{len(rows)} rows",
+        [GridColumn(each, each) for each in names],
+        [plain(dict(zip(names, row, strict=True))) for row in rows],
+    )
+    section = ReportSection("answer", "Answer", [], [grid, Fold("SQL", sql)])
+    return _page(text, "", [section]), "", Live([HOME])
+
+
+def _told(sentence: Sentence) -> str:
+    row = sentence.decision
+    key = " ".join(f"{name}={value}" for name, value in row.key.items())
+    return f"{clock(sentence.at_ms)} {sentence.text} ({sentence.rule}; {row.table} {key})"
+
+
+def _page(title: str, covers: str, sections: list[ReportSection]) -> Page:
+    return Page(title, covers, title, [], sections, facts={"to_ms": 0, "made_ms": 0})
+
+
+PAGES: dict[str, Callable[[Settings, Asked], tuple[Page, str, Live]]] = {
+    "/explain": explain,
+    "/query": answer,
+}
+"""Those that are made when they are asked for."""
+PATHS = ("/", *PAGES)
