@@ -26,6 +26,9 @@ class AuditCheck:
     reads: tuple[str, ...] = ()
     """Other tables that it asks."""
 
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
     @property
     def column(self) -> str | None:
         """The columns that it is about, as the results name them."""

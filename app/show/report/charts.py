@@ -79,8 +79,8 @@ Layers = alt.LayerChart | alt.FacetChart
 
 
 def values(rows: Sequence[Row]) -> alt.Data:
-    """Rows as the data of a chart."""
-    return alt.Data(values=list(rows))
+    """Rows as the data of a chart: a tuple, which Altair copies no more with each part of a chart."""
+    return alt.Data(values=tuple(rows))
 
 
 def ending(most: int) -> str:
@@ -186,7 +186,7 @@ def limit_rule(at: float) -> alt.Chart:
     return (
         alt.Chart(values([{"limit": at}]))
         .mark_rule(color="var(--bad)", strokeDash=[5, 3], strokeWidth=1.5)
-        .encode(y="limit:Q")
+        .encode(y=alt.Y("limit:Q"))
     )
 
 
@@ -195,7 +195,7 @@ def limit_mark(at: float) -> alt.Chart:
     return (
         alt.Chart(values([{"limit": at}]))
         .mark_rule(color="var(--bad)", strokeDash=[5, 3], strokeWidth=1.5)
-        .encode(x="limit:Q")
+        .encode(x=alt.X("limit:Q"))
     )
 
 
@@ -231,7 +231,7 @@ def plain_bars(rows: Sequence[Row], frame: Frame, title: str) -> Layers:
     )
     return alt.layer(
         base.mark_bar(color=COLOURS[0]),
-        base.mark_text(align="left", dx=4, color=INK).encode(text="text:N"),
+        base.mark_text(align="left", dx=4, color=INK).encode(text=alt.Text("text:N")),
     ).properties(width=frame.width, height=alt.Step(18))
 
 
@@ -265,7 +265,7 @@ def heat(rows: Sequence[Row], frame: Frame, shades: Sequence[str]) -> Layers:
                 color=colour("shade", shades, frame, HEAT)
             ),
             base.mark_text().encode(
-                text="text:N",
+                text=alt.Text("text:N"),
                 color=alt.Color(
                     "shade:N",
                     legend=None,
@@ -287,7 +287,7 @@ def pauses(rows: Sequence[Row], frame: Frame) -> alt.Chart:
         .mark_bar(minBandSize=6, stroke=None, cornerRadius=1)
         .encode(
             x=time_axis(rows, frame),
-            x2="until:T",
+            x2=alt.X2("until:T"),
             y=alt.Y("name:N", sort=names, axis=named_axis(frame)),
             color=colour("kind", kinds, frame),
         )
@@ -308,8 +308,8 @@ def stacked_time(rows: Sequence[Row], frame: Frame, title: str, kinds: Sequence[
         .mark_bar(stroke="var(--paper)", strokeWidth=0.5)
         .encode(
             x=time_axis(rows, frame),
-            x2="until:T",
-            y2="high:Q",
+            x2=alt.X2("until:T"),
+            y2=alt.Y2("high:Q"),
             y=alt.Y("low:Q", title=title, axis=alt.Axis(tickCount=5)),
             color=colour("kind", kinds, frame),
         )
