@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, dataclass, field, replace
+from functools import cache, cached_property
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,7 @@ class Warehouse(Location):
                     f"{did_you_mean(cluster, names)}"
                 )
 
-    @property
+    @cached_property
     def folder(self) -> Path | None:
         """The local folder; None in an object store."""
         parts = urlsplit(self.uri)
@@ -407,13 +408,18 @@ def connect_to(
     return connection
 
 
+@cache
 def sql_type(kind: pa.DataType) -> str:
     """The name of a column type in DuckDB."""
     if pa.types.is_map(kind):
         return f"MAP({sql_type(kind.key_type)}, {sql_type(kind.item_type)})"
     if pa.types.is_list(kind):
         return f"{sql_type(kind.value_type)}[]"
-    names = {
+    if pa.types.is_timestamp(kind):
+        return "TIMESTAMPTZ" if kind.tz else "TIMESTAMP"
+    if pa.types.is_decimal(kind):
+        return f"DECIMAL({kind.precision}, {kind.scale})"
+    return {
         "int64": "BIGINT",
         "int32": "INTEGER",
         "int16": "SMALLINT",
@@ -423,12 +429,7 @@ def sql_type(kind: pa.DataType) -> str:
         "float": "FLOAT",
         "date32[day]": "DATE",
         "binary": "BLOB",
-    }
-    if pa.types.is_timestamp(kind):
-        return "TIMESTAMPTZ" if kind.tz else "TIMESTAMP"
-    if pa.types.is_decimal(kind):
-        return f"DECIMAL({kind.precision}, {kind.scale})"
-    return names.get(str(kind), "VARCHAR")
+    }.get(str(kind), "VARCHAR")
 
 
 class _Relation:

@@ -189,6 +189,7 @@ class Pulsar:
                     program,
                     *("-Xms256m", "-Xmx768m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC"),
                     "-Dio.netty.tryReflectionSetAccessible=true",
+                    f"-Djava.io.tmpdir={folder}",  # libraries of jars, which a killed JVM leaves
                     f"-Dlog4j2.configurationFile={folder / 'log4j2.xml'}",
                     *(part for name in OPEN for part in ("--add-opens", f"{name}=ALL-UNNAMED")),
                     *jvm,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,12 +24,12 @@ def in_any_order(rows: list[Any]) -> list[str]:
 
 @pytest.mark.parametrize("case", CASES)
 def test_a_question_has_every_row_under_its_name(
-    case: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    case: str, tmp_warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tables, params, expected = CASES[case]
-    put(str(tmp_path), dressed_rows(tables))
+    put(tmp_warehouse, dressed_rows(tables))
     options = [w for key, value in params.items() for w in ("--param", f"{key}={value}")]
-    asked = ["query", case.split(",")[0], *options, "--warehouse", str(tmp_path)]
+    asked = ["query", case.split(",")[0], *options, "--warehouse", tmp_warehouse]
     assert main([*asked, "--json"]) == 0
     out = capsys.readouterr().out
     assert out.replace("\n", "").isprintable()

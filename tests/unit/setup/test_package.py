@@ -21,6 +21,7 @@ import pytest
 from app.config.alerts import AlertSettings
 from app.demo.generator.scenario import shipped
 from app.demo.recording import names
+from app.setup import package
 from app.setup.package import LAUNCHER, pack_code, pack_cores
 from app.show.alerts.rule_files import rules_of
 
@@ -84,8 +85,13 @@ def test_what_is_shipped_beside_the_code_is_found_in_the_zip(
     assert others == ["{", "True", "True"]
 
 
-def test_the_zip_is_made_again_when_sources_have_changed(code: Path, tmp_path: Path) -> None:
-    other = Path(shutil.copy2(code, tmp_path / code.name))
+def test_the_zip_is_made_again_when_sources_have_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package, "ROOMS", ("udfs",))  # all take some seconds each time
+    code, other = tmp_path / "weir.zip", tmp_path / "other.zip"
+    pack_code(code)
+    shutil.copy2(code, other)
     made = other.stat()
     pack_code(other)
     assert (other.stat().st_ino, other.stat().st_mtime_ns) == (made.st_ino, made.st_mtime_ns)
@@ -180,7 +186,10 @@ def test_the_daemon_of_a_packed_environment_has_the_code_that_spark_has_brought(
     assert started("-m", "pyspark.worker") == f"{given} -m pyspark.worker"
 
 
-def test_of_several_starts_at_once_each_has_whole_packages(tmp_path: Path) -> None:
+def test_of_several_starts_at_once_each_has_whole_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(package, "ROOMS", ("state",))  # each of them packs: some seconds with all
     code, cores = tmp_path / "weir.zip", tmp_path / "cores.tar.gz"
     (tmp_path / "numba").mkdir()
 

@@ -24,6 +24,7 @@ from app.jobs.client_quotas.metrics import UnlimitedClients
 from app.jobs.rate_limits.metrics import Throttles
 from app.read.relations import Warehouse, connect
 from app.show.metrics.entities import Bounds
+from app.show.metrics.part import MetricsPart
 from app.show.report.phrases import NAMED
 from app.show.report.report_reader import ReportReader, ReportSpan
 from app.terminal.amounts import NONE
@@ -58,6 +59,11 @@ def emptied(place: Path) -> Iterator[str]:
         shutil.rmtree(folder)
 
 
+def asked(part: MetricsPart, *sql: str) -> str:
+    """What names the tables and views of a metric and of these statements: to make all takes longer."""
+    return " ".join([*part.reads, *sql])
+
+
 @drawn(200)
 @given(
     uses=st.lists(
@@ -79,10 +85,11 @@ def test_clients_without_a_limit(
             (JOBS / "client_quotas" / "alerts" / "client-without-limit.yaml").read_text()
         )
         part = UnlimitedClients(Bounds(10, 1000))
-        with connect(Warehouse(folder)) as tables:
+        sql = "SELECT principal, share FROM clients_without_limit"
+        with connect(Warehouse(folder), asked(part, rule["sql"], sql)) as tables:
             part.take(tables)
             alert = {row[2]: row[7] for row in tables.execute(rule["sql"]).fetchall()}
-            view = tables.execute("SELECT principal, share FROM clients_without_limit").fetchall()
+            view = tables.execute(sql).fetchall()
         (findings,) = FINDINGS
         told = findings.findings(ReportReader(Warehouse(folder), ReportSpan()))
     metric = {labels[2]: share for _, labels, share in part.samples() if share >= 0.25}
@@ -125,10 +132,11 @@ def test_lost_large_messages(
     with emptied(place) as folder:
         put(folder, rows)
         reader = ReportReader(Warehouse(folder), ReportSpan())
-        with connect(Warehouse(folder)) as tables:
+        sql = "SELECT uuid FROM given_up_messages"
+        with connect(Warehouse(folder), asked(part, rule["sql"], sql)) as tables:
             part.take(tables)
             alert = sum(row[4] for row in tables.execute(rule["sql"]).fetchall())
-            given_up = tables.execute("SELECT uuid FROM given_up_messages").fetchall()
+            given_up = tables.execute(sql).fetchall()
         question = sum(row["lost"] for row in reader.ask("lost-messages"))
         tile = large_messages(reader).tile
         (findings,) = OF_LARGE_MESSAGES
@@ -172,7 +180,7 @@ def test_groups_near_retention(uses: dict[str, list[tuple[int, str]]], place: Pa
     (near,) = yaml.safe_load(rule.read_text())
     with emptied(place) as folder:
         put(folder, {"group_lag": rows})
-        with connect(Warehouse(folder)) as tables:
+        with connect(Warehouse(folder), near["now"] + near["sql"]) as tables:
             ((now_ms,),) = tables.execute(near["now"]).fetchall()
             sql = f'SELECT "group" FROM ({near["sql"]}) WHERE end_ms >= {now_ms}'
             alert = {group for (group,) in tables.execute(sql).fetchall()}
@@ -195,7 +203,7 @@ def test_pauses_by_limiter_add_up(counts: dict[str, int], place: Path) -> None:
         for name in Throttles.reads:
             write(folder, name, rows if name == "topic_throttle_stats" else [])
         sql = "SELECT limiter, value FROM throttle_metrics WHERE limiter IS NOT NULL"
-        with connect(Warehouse(folder)) as tables:
+        with connect(Warehouse(folder), asked(part, sql)) as tables:
             part.take(tables)
             view = dict(tables.execute(sql).fetchall())
     samples = list(part.samples())

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
 from app import sources
 from app.config.location import Location
@@ -31,14 +30,6 @@ def settings(tmp_path: Path, name: str, **keys: Any) -> Any:
         allowed_lateness_ms=500,
         maintenance=SimpleNamespace(history_ms=3_600_000),
     )
-
-
-def folder_read(adapter: ModuleType, given: Any) -> Path:
-    """The folder that Spark would be asked for."""
-    reader = MagicMock()
-    adapter.read(reader, given.feed, given.location)
-    (path,) = reader.format().schema().options().load.call_args.args
-    return Path(path)
 
 
 def assert_polled(adapter: ModuleType, given: Any, folder: Path) -> None:

@@ -45,7 +45,6 @@ from tests.unit.state.shipping import Row
 from tests.unit.state.sizes import sizes_of
 
 Rows = dict[str, list[dict[str, Any]]]
-SEEDS = st.integers(0, 2**32 - 1)
 
 
 # -- random traces ---------------------------------------------------------------------------

@@ -47,9 +47,7 @@ from tests.unit.state.backlog_reference import (
 from tests.unit.state.backlog_trace import T0, cursor, entry, quota_of, record
 from tests.unit.state.backlog_traces import Trace, traces
 
-VECTORS = "backlog.json"
 PRECISE = {"preciseTimeBasedBacklogQuotaCheck": True, "backlogQuotaCheckIntervalInSeconds": 1}
-BY_LEDGER = {**PRECISE, "preciseTimeBasedBacklogQuotaCheck": False}
 random_traces = drawn(60)
 
 

@@ -42,16 +42,12 @@ from tests.unit.state.entry_cache_input import (
 )
 from tests.unit.state.trace import START_MS, START_NS
 
-VECTORS = "entry_cache.json"
-QUEUE, MANAGER = "cache-queue-4.2.4.jsonl.gz", "cache-manager-4.2.4.jsonl.gz"
-TTL_MAX = "managedLedgerCacheEvictionTimeThresholdMillisMax"
 random_traces = drawn(60)
 
 
 # -- whole traces ----------------------------------------------------------------------------
 
 EVERY_ROW = {"extra_outputs": ("cache_evictions", "cache_reads")}
-SECOND = 1000
 
 
 def reads(rows: dict[str, list[Row]], *names: str) -> list[Any]:

@@ -25,7 +25,6 @@ from tests.reference.wall import play
 from tests.support.effort import drawn
 from tests.unit.state.producer_id_traces import Trace, traces
 
-VECTORS = "producer_ids.json"
 LONG = 2**63 - 1
 random_traces = drawn(60)
 

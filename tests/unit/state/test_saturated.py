@@ -28,7 +28,6 @@ from tests.unit.state.contract.jobs import JOBS, Rows, Sample
 from tests.unit.state.shipping import Row, params_of
 
 BATCH = 5000
-S = 1_000_000_000
 
 
 @cache

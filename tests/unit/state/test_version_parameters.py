@@ -13,7 +13,6 @@ from tests.unit.state.traces import document
 MS = 1_000_000
 A, B = "persistent://t/ns/a", "persistent://t/ns/b"
 ASKED = {"protocol": "pip385", "receipt_model": "supported"}
-WATCHED = {"protocol": "pip385", "receipt_model": "observed"}
 
 
 def opened(supports: bool = True) -> dict[str, Any]:

@@ -101,9 +101,8 @@ def test_only_the_time_that_both_have_judged_counts(
         write(settings.warehouse, name, its)
         spark.createDataFrame(frame(name, its)).createOrReplaceTempView(name)
     assert {measure for *_, measure, _, _ in expected()} == {one.name for one in MEASURES}
-    found = connect(Warehouse.of(settings.location)).execute(
-        f"SELECT {COLUMNS} FROM shadow_effects"
-    )
+    sql = f"SELECT {COLUMNS} FROM shadow_effects"
+    found = connect(Warehouse.of(settings.location), sql).execute(sql)
     in_duckdb = found.fetchall()
     assert len(in_duckdb) == len(expected()) and set(in_duckdb) == expected()
     spark.sql(VIEWS["shadow_effects"].sql).createOrReplaceTempView("shadow_effects")

@@ -31,7 +31,7 @@ def taken(tmp_path: Path) -> Taken:
         folder = str(tmp_path / str(refreshes))
         for name in ("client_quota_stats", "client_usage"):
             write(folder, name, tables.get(name, []))
-        with connect(Warehouse(folder)) as fresh:
+        with connect(Warehouse(folder), " ".join(part.reads)) as fresh:
             part.take(fresh)
         return {labels: value for name, labels, value in part.samples() if name == metric}
 

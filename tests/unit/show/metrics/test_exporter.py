@@ -12,7 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from app.config.described import described
-from app.config.settings import Settings
+from app.config.settings import Settings, load_settings
 from app.read.relations import Warehouse, connect
 from app.show.metrics.exporter import Exporter
 from app.tables import last_configuration
@@ -28,7 +28,7 @@ FOR_EVER = {"idle_s": 10**9}
 
 
 def rows_of_view(settings: Settings, view: str) -> list[dict[str, Any]]:
-    cursor = connect(Warehouse.of(settings.location)).execute(f"SELECT * FROM {view}")
+    cursor = connect(Warehouse.of(settings.location), view).execute(f"SELECT * FROM {view}")
     names = [column[0] for column in cursor.description or []]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
@@ -38,10 +38,30 @@ def rows() -> Rows:
     return every()
 
 
-def test_values_are_those_of_the_throttle_view(rows: Rows, make_settings: MakeSettings) -> None:
-    settings = make_settings(metrics=FOR_EVER)
-    fill(settings.warehouse, rows)
-    found = whole(settings)
+@pytest.fixture(scope="module")
+def filled(rows: Rows, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """A warehouse with all rows, for tests that only read it or copy it."""
+    warehouse = str(tmp_path_factory.mktemp("metrics") / "warehouse")
+    fill(warehouse, rows)
+    return load_settings(None, {"warehouse": warehouse, "alerts": None, "metrics": FOR_EVER})
+
+
+@pytest.fixture(scope="module")
+def at_once(filled: Settings) -> Found:
+    """What an exporter finds in all rows that has just begun."""
+    return whole(filled)
+
+
+@pytest.fixture
+def copied(filled: Settings, make_settings: MakeSettings) -> Settings:
+    """All rows in a warehouse of the test's own."""
+    settings = make_settings()
+    shutil.copytree(filled.warehouse, settings.warehouse)
+    return settings
+
+
+def test_values_are_those_of_the_throttle_view(filled: Settings, at_once: Found) -> None:
+    settings, found = filled, at_once
     names = {
         "pulsar.client.producer.throttled_times": "pulsar_client_producer_throttled_times_total",
         "pulsar.broker.topic.publish.rate.limit.count": "pulsar_broker_topic_publish_rate_limit_count_total",
@@ -64,10 +84,8 @@ def test_values_are_those_of_the_throttle_view(rows: Rows, make_settings: MakeSe
     )
 
 
-def test_values_are_those_of_the_backlog_view(rows: Rows, make_settings: MakeSettings) -> None:
-    settings = make_settings(metrics=FOR_EVER)
-    fill(settings.warehouse, rows)
-    found = whole(settings)
+def test_values_are_those_of_the_backlog_view(rows: Rows, filled: Settings, at_once: Found) -> None:
+    settings, found = filled, at_once
     breached = {
         (r["cluster"], r["topic"])
         for r in rows["backlog_checks"]
@@ -98,11 +116,9 @@ def test_values_are_those_of_the_backlog_view(rows: Rows, make_settings: MakeSet
 
 
 def test_values_are_those_of_the_quota_and_producer_id_views(
-    rows: Rows, make_settings: MakeSettings
+    rows: Rows, filled: Settings, at_once: Found
 ) -> None:
-    settings = make_settings(metrics=FOR_EVER)
-    fill(settings.warehouse, rows)
-    found = whole(settings)
+    settings, found = filled, at_once
     newest: dict[tuple[str, ...], dict[str, Any]] = {}
     breaches: dict[tuple[str, ...], int] = {}
     shown: set[tuple[str, ...]] = set()
@@ -133,9 +149,8 @@ def test_values_are_those_of_the_quota_and_producer_id_views(
             assert value(found, name, **labels) == row["value"]
 
 
-def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> None:
-    settings = make_settings()
-    fill(settings.warehouse, rows)
+def test_other_jobs_and_the_engine(rows: Rows, copied: Settings) -> None:
+    settings = copied
     progress(settings.warehouse, "govern", 3, 1_700_000_000.0)
     found = whole(settings)
     cache = {"policy": "fifo", "max_bytes": "100", "broker": "b1"}
@@ -211,7 +226,7 @@ def test_other_jobs_and_the_engine(rows: Rows, make_settings: MakeSettings) -> N
 @pytest.mark.usefixtures("both_sizes")
 @pytest.mark.parametrize("seed", range(2))
 def test_rows_may_be_committed_in_any_pieces_and_compacted_meanwhile(
-    seed: int, rows: Rows, make_settings: MakeSettings
+    seed: int, at_once: Found, make_settings: MakeSettings
 ) -> None:
     settings = make_settings(metrics=FOR_EVER)
     dice = random.Random(seed)
@@ -236,10 +251,7 @@ def test_rows_may_be_committed_in_any_pieces_and_compacted_meanwhile(
             if key[0].endswith("_total"):
                 assert now.get(key, was) >= was, key
         before = now
-    assert before == whole(settings)
-    at_once = make_settings(metrics=FOR_EVER, warehouse=settings.warehouse + "-at-once")
-    fill(at_once.warehouse, rows)
-    assert before == whole(at_once)
+    assert before == whole(settings) == at_once
 
 
 def test_compaction_and_restarts_leave_every_value(rows: Rows, make_settings: MakeSettings) -> None:
@@ -261,17 +273,15 @@ def test_compaction_and_restarts_leave_every_value(rows: Rows, make_settings: Ma
 
 
 def test_files_that_are_read_as_an_arrow_dataset_give_the_same(
-    rows: Rows, make_settings: MakeSettings
+    at_once: Found, tmp_warehouse: str, make_settings: MakeSettings
 ) -> None:
     # DuckDB would expand the star; so is it in object stores.
-    settings = make_settings(metrics=FOR_EVER)
-    odd = make_settings(metrics=FOR_EVER, warehouse=settings.warehouse + "-*")
+    odd = make_settings(metrics=FOR_EVER, warehouse=tmp_warehouse + "-*")
     exporter = Exporter(odd, silent)
     for part in halves():
-        fill(settings.warehouse, part)
         fill(odd.warehouse, part)
         exporter.refresh()
-    assert read(exporter) == whole(settings)
+    assert read(exporter) == at_once
 
 
 def test_a_table_that_is_made_anew_is_read_from_its_start(make_settings: MakeSettings) -> None:
@@ -689,10 +699,9 @@ def test_messages_that_expired_are_counted_by_topic(make_settings: MakeSettings)
 
 
 def test_no_series_names_a_topic_where_topic_level_metrics_are_off(
-    rows: Rows, make_settings: MakeSettings
+    copied: Settings, make_settings: MakeSettings
 ) -> None:
-    shown = make_settings()
-    fill(shown.warehouse, rows)
+    shown = copied
     hidden = make_settings(
         warehouse=shown.warehouse, backlog={"exposeTopicLevelMetricsInPrometheus": False}
     )

@@ -17,7 +17,6 @@ from state.engine.records import SHIPPED, after, read_blobs
 from tests.support.blobs_of_columns import of_columns
 
 LEAST, MOST = -(2**63), 2**63 - 1
-NUMBERS = [name for name in COLUMNS if name not in TEXTS]
 number = st.one_of(
     st.none(),
     st.integers(LEAST + 1, MOST),
