@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from app.config.levels import source_of
 from app.errors import UserError
 from state.engine.globs import SCOPES, rank, tokens
 
@@ -37,7 +36,7 @@ def conflicts(found: Sequence[WrittenDocument]) -> Iterator[Conflict]:
     """Pairs of documents with patterns that are equally strong."""
     equals: dict[tuple[Any, ...], dict[str, int]] = {}
     for place, document in enumerate(found):
-        scope, name = source = source_of(document.document)
+        scope, name = source = document.source
         if scope in SCOPES:
             equals.setdefault((scope, *rank(source)[:2]), {})[name] = place
     left = MOST_STEPS

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from glob import iglob
 from itertools import islice
 from pathlib import Path
@@ -22,6 +23,7 @@ from app.config.policies import problems
 from app.config.reading import MOST_MISTAKES, LineNumbers, read_yaml, shortened
 from app.config.source import listed
 from app.errors import UserError
+from state.engine.documents import Source
 
 MOST_FILES = 10_000
 """Files of a folder or pattern."""
@@ -46,6 +48,11 @@ class WrittenDocument:
         while key and key not in lines:
             key = key.rpartition(".")[0]
         return lines.get(key)
+
+    @cached_property
+    def source(self) -> Source:
+        """Scope and name of the document for the jobs."""
+        return source_of(self.document)
 
     @property
     def where(self) -> str:
@@ -84,8 +91,7 @@ class PolicyDocuments:
     @property
     def in_force(self) -> list[WrittenDocument]:
         """The documents that none replaces."""
-        last = {source_of(one.document): one for one in self.every}
-        return list(last.values())
+        return list({one.source: one for one in self.every}.values())
 
     @property
     def kept(self) -> list[Any]:
@@ -175,10 +181,9 @@ def checked(found: Sequence[WrittenDocument], kafka_topics: bool = True) -> Poli
             result.every.append(one)
     last: dict[Any, WrittenDocument] = {}
     for one in result.every:
-        source = source_of(one.document)
-        if source in last:
-            result.replaced.append((last[source], one))
-        last[source] = one
+        if one.source in last:
+            result.replaced.append((last[one.source], one))
+        last[one.source] = one
     result.mistakes += [
         _mistake(conflict) for conflict in islice(conflicts(result.in_force), MOST_MISTAKES)
     ]

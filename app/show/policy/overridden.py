@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
-from app.config.levels import source_of
 from app.config.overlaps import begin_and_end, covers
 from app.config.policy_files import WrittenDocument
 from state.engine.globs import LEVELS, NAMESPACES, TENANTS, TOPICS
@@ -74,7 +73,7 @@ def _sets(strong: WrittenDocument, weak: WrittenDocument, what: str) -> bool:
 def _place(one: WrittenDocument) -> tuple[str, str]:
     """The level of a document, empty for other limits, and the pattern of the topics or namespaces
     that it applies to."""
-    scope, name = source_of(one.document)
+    scope, name = one.source
     scope = LEVELS[scope][-1] if scope in LEVELS else scope
     level = scope if scope in ORDER and (scope != "broker" or name == "*") else ""
     return level, {TENANTS: f"{name}/*", "broker": "*/*"}.get(scope, name)

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from app.config.levels import source_of
 from app.config.policy_files import WrittenDocument
 from state.engine.documents import name_of
 
@@ -43,7 +42,7 @@ def changes(
     before: Sequence[WrittenDocument], after: Sequence[WrittenDocument]
 ) -> list[LimitChange]:
     """The limits that differ, by scope and name in the order of the documents."""
-    old, new = ({source_of(one.document): one for one in every} for every in (before, after))
+    old, new = ({one.source: one for one in every} for every in (before, after))
     found = []
     for source in dict.fromkeys([*old, *new]):
         a, b = old.get(source), new.get(source)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.config.documents import text_of, value_of
-from app.config.levels import source_of
 from app.config.policies import without_effect
 from app.config.policy_files import (
     PolicyDocuments,
@@ -174,10 +173,10 @@ def sides(
     first, second = valid(before, cluster=cluster), valid(after, cluster=cluster)
     if not _is_warehouse(before) or _is_warehouse(after):
         return first, second
-    over = {source_of(one.document): one for one in second}
+    over = {one.source: one for one in second}
     merged, stays = [], []
     for one in first:
-        two = over.pop(source_of(one.document), one)
+        two = over.pop(one.source, one)
         own, limits = one.document["limits"], two.document["limits"]
         if limits and two is not one:
             two = replace(two, document={**two.document, "limits": overlaid(own, limits)})
@@ -260,7 +259,7 @@ def _kind(name: str, found: Sequence[WrittenDocument], stream: Set[Source]) -> s
     """What a name is: a topic if it has two slashes, or if documents have it as a topic; a client if
     they have it as a client id and not as a user. Others are principals.
     """
-    sources = {source_of(one.document) for one in found} | stream
+    sources = {one.source for one in found} | stream
     if "://" in name or name.count("/") >= 2 or ("topic", name) in sources:
         return "topic"
     is_client = ("client", name) in sources and ("user", name) not in sources

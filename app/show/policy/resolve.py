@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from app.config.levels import for_many, source_of
+from app.config.levels import for_many
 from app.config.policy_files import WrittenDocument
 from app.show.policy.overridden import PER_TOPIC, PUBLISH
 from state.engine.documents import USER_CLIENT, Source, full_topic_name, name_of, pair_of
@@ -62,7 +62,7 @@ class Levels:
     def __init__(
         self, found: Sequence[WrittenDocument], stream: Mapping[Source, LastPolicy]
     ) -> None:
-        self._own = {source_of(one.document): one for one in found}
+        self._own = {one.source: one for one in found}
         self._many = for_many([one.document for one in found])
         self._stream = stream
 

@@ -24,6 +24,7 @@ ALL = [
     if page.parent.name != "tutorials"  # tests/servers/test_tutorials.py runs those
     for words in commands(page)
 ]
+COMMAND = typer.main.get_command(app)
 QUERIES = [p for p in ALL if p.values[0][1:2] == ["query"]]
 
 
@@ -85,7 +86,7 @@ def test_every_command_and_option_that_is_shown_exists(words):
         assert (Path(sys.prefix) / words[0].removeprefix(".venv/")).is_file()
         return
     assert words[0] == "./spark-submit.sh"
-    command, rest = typer.main.get_command(app), words[1:]
+    command, rest = COMMAND, words[1:]
     while hasattr(command, "commands"):
         command, rest = command.commands[rest[0]], rest[1:]
     known = {option for parameter in command.params for option in parameter.opts}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from app.config.levels import source_of
 from app.config.policy_files import WrittenDocument
 from app.show.policy.limits_in_force import limits_by_cluster
 from app.show.policy.policy_changes_text import changes
@@ -56,7 +55,7 @@ def _by_source(documents: Iterable[WrittenDocument]) -> Limits:
         limits = {key: v for key, v in one.document["limits"].items() if key in CLIENT_QUOTAS}
         if limits:
             document = {**one.document, "limits": limits}
-            found[source_of(one.document)] = WrittenDocument(one.file, one.key, document)
+            found[one.source] = WrittenDocument(one.file, one.key, document)
     return found
 
 
