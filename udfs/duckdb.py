@@ -12,19 +12,7 @@ from udfs.functions import FUNCTIONS, Function
 if TYPE_CHECKING:
     import duckdb
 
-_NAMES = {
-    pa.string(): "VARCHAR",
-    pa.binary(): "BLOB",
-    pa.int64(): "BIGINT",
-    pa.int32(): "INTEGER",
-}
-
-
-def duckdb_type(kind: pa.DataType) -> str:
-    """The name of a type in DuckDB's SQL."""
-    if pa.types.is_struct(kind):
-        return f"STRUCT({', '.join(f'{field.name} {duckdb_type(field.type)}' for field in kind)})"
-    return _NAMES[kind]
+_NAMES = {pa.string(): "VARCHAR", pa.int32(): "INTEGER"}
 
 
 def register(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
@@ -35,28 +23,21 @@ def register(connection: duckdb.DuckDBPyConnection) -> tuple[str, ...]:
         connection.create_function(
             function.name,
             _columnar(function),
-            [duckdb_type(kind) for _, kind in function.takes],
-            duckdb_type(function.gives),
+            ["VARCHAR"],
+            _NAMES[function.gives],
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )
     return tuple(FUNCTIONS)
 
 
-def _columnar(function: Function) -> Callable[..., Any]:
-    kinds, of = [kind for _, kind in function.takes], function.of
-
-    def columns(*given: Any) -> pa.Array:
-        return of(*(_array(column, kind) for column, kind in zip(given, kinds, strict=True)))
-
-    if len(kinds) == 1:
-        return lambda first: columns(first)
-    return lambda first, second: columns(first, second)
+def _columnar(function: Function) -> Callable[[Any], Any]:
+    return lambda column: function.of(_array(column))
 
 
-def _array(column: Any, kind: pa.DataType) -> pa.Array:
+def _array(column: Any) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = pa.concat_arrays(column.chunks)
-    return column.cast(kind)
+    return column.cast(pa.string())

@@ -353,8 +353,8 @@ def _reconciliation() -> Table:
 def _forecasts() -> Table:
     return Table(
         "forecasts",
-        "When limits are reached: a row per limit, method and hour in which a forecast was made."
-        " Shares are of `limit`.",
+        "When limits are reached: a row per limit and hour in which a forecast was made. Shares"
+        " are of `limit`.",
         (
             TableColumn("made_ms", LONG, "when it was made (ms since the epoch)"),
             TableColumn(
@@ -374,7 +374,6 @@ def _forecasts() -> Table:
             TableColumn(
                 "breached", FLAG, "whether the newest of them was at the limit, or breached it"
             ),
-            TableColumn("method", TEXT, "trend"),
             TableColumn(
                 "for_ms",
                 LONG,
@@ -392,11 +391,10 @@ def _forecasts() -> Table:
                 RATE,
                 "mean difference of past forecasts, as far ahead, from what came, as a share",
             ),
-            TableColumn("worst_error", RATE, "the largest of these differences"),
             TableColumn("tests", LONG, "number of these forecasts"),
             TableColumn("reason", TEXT, "why there is no forecast; null = there is one"),
         ),
-        sort_by=("known_ms", "kind", "cluster", "entity", "method"),
+        sort_by=("known_ms", "kind", "cluster", "entity"),
     )
 
 

@@ -421,11 +421,11 @@ def test_groups_through_the_service(
             (row["group_or_subscription"], row["partition"]),
             row["kind"],
             row["limit"],
-            row["method"],
+            row["predicted"],
             moment_ms(row["breach"], "breach"),
         )
         for row in json.loads(capsys.readouterr().out)
     ] == [
-        (key, "retention_age", 7 * day_s, "present_growth", at_ms)
+        (key, "retention_age", 7 * day_s, None, at_ms)
         for key, at_ms in sorted(last.items(), key=lambda item: item[1])
     ]

@@ -72,8 +72,9 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]
             server.wait(lambda: value(server, "sum(weir_table_rows)") == rows)
             server.wait(lambda: value(server, "weir_query_batches_total") == 7)
             # Recorded rates need two scrapes with the new values, and an evaluation after them.
-            seen = value(server, "weir_exporter_refreshes_total") or 0
-            server.wait(lambda: (value(server, "weir_exporter_refreshes_total") or 0) > seen + 2)
+            read_s = time.time() + 2
+            ended = "weir_exporter_refresh_timestamp_seconds"
+            server.wait(lambda: (value(server, ended) or 0) > read_s)
             yield server
         finally:
             server.stop()

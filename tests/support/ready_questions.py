@@ -416,11 +416,9 @@ _PREDICTED = {
     "broker": None,
     "kind": "backlog_size",
     "entity": TOPIC,
-    "method": "trend",
     "breached": False,
     "predicted": 1.5,
     "mean_error": 0.25,
-    "worst_error": 0.5,
     "tests": 4,
     "p50": 0.5,
     "p95": 0.625,
@@ -449,7 +447,6 @@ UNPREDICTED = {
     "predicted": None,
     "breach_ms": None,
     "mean_error": None,
-    "worst_error": None,
     "tests": None,
     "reason": "TOO_LITTLE_HISTORY",
 }
@@ -457,7 +454,7 @@ PREDICTED = {
     "forecasts": [
         predicted(0, mean_error=0.5),
         predicted(1, predicted=1.25, used=50.0),
-        predicted(1, method="other", breach_ms=None, predicted=0.5, used=50.0),
+        predicted(1, entity="flat", breach_ms=None, predicted=0.5, used=50.0),
         predicted(1, entity=OTHER, breached=True, **UNPREDICTED),
         predicted(2, used=125.0),
     ]
@@ -512,13 +509,11 @@ _REACHED: Row = {
     "limit": 100.0,
     "highest": 0.75,
     "breached": False,
-    "method": None,
     "predicted": None,
     "mean_error": None,
-    "worst_error": None,
 }
-_PREDICTION: Row = {"method": "trend", "mean_error": 0.25, "worst_error": 0.5}
-_GROWING: Row = {**_REACHED, "method": "present_growth", "known": NEXT}
+_PREDICTION: Row = {"mean_error": 0.25}
+_GROWING: Row = {**_REACHED, "known": NEXT}
 CASES = {
     **client_quota_rows.CASES,
     "blame, by pair": (
@@ -609,7 +604,6 @@ CASES = {
                 "group_or_subscription": "b",
                 "limit": 50.0,
                 "highest": 1.2,
-                "method": None,
             },
             {
                 **_GROWING,
@@ -621,7 +615,6 @@ CASES = {
                 "group_or_subscription": "full",
                 "limit": 600.0,
                 "highest": 1.5,
-                "method": None,
             },
             {
                 **_GROWING,
@@ -654,7 +647,6 @@ CASES = {
                 "broker": None,
                 "kind": "backlog_size",
                 "entity": TOPIC,
-                "method": "trend",
                 "forecasts": 2,
                 "predicted": 1.25,
                 "came": 1.25,

@@ -151,7 +151,7 @@ TABLES_WITH_ROWS: dict[str, list[dict[str, Any]]] = {
     "forecasts": [
         predicted(1, entity=SCRIPT),
         predicted(1, entity=USER, kind="producer_ids", broker="b1", breached=True, breach_ms=None),
-        predicted(1, entity=LONG, method="other", **UNPREDICTED),
+        predicted(1, entity=LONG, **UNPREDICTED),
     ],
     "quality_results": [
         {

@@ -25,7 +25,6 @@ class Caches(MetricsPart):
             "pulsar_ml_cache_evictions",
             "pulsar_ml_cache_inserted_entries_total",
             "pulsar_ml_cache_evicted_entries_total",
-            "weir_cache_evicted_wanted_total",
         )
         self._reads = Sums("weir_cache_reads_total")
         self._newest: dict[Labels, tuple[int, list[Any]]] = {}
@@ -36,8 +35,7 @@ class Caches(MetricsPart):
             rows(
                 fresh,
                 f"""
-            SELECT {which}, sum(passes_size), sum(inserted), sum(evicted_time + evicted_size),
-              sum(evicted_wanted)
+            SELECT {which}, sum(passes_size), sum(inserted), sum(evicted_time + evicted_size)
             FROM cache_stats WHERE topic IS NULL GROUP BY {which}
         """,
             )
@@ -122,13 +120,6 @@ _DEFINITIONS = (
         "counter",
         (*_CACHE, "result"),
         "Reads of entries, by result: hit or miss.",
-        "cache_stats",
-    ),
-    Definition(
-        "weir_cache_evicted_wanted_total",
-        "counter",
-        _CACHE,
-        "Entries evicted while reads of them were expected.",
         "cache_stats",
     ),
 )

@@ -9,7 +9,7 @@ import duckdb
 
 from app.show.metrics.definition import BROKER, Definition, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities, Key
-from app.show.metrics.part import MetricsPart, Sample, Sums, labels, rows, scalar
+from app.show.metrics.part import MetricsPart, Sample, labels, rows, scalar
 
 _BREACHED = """
 SELECT s.window_start_ms + s.window_ms AS at_ms, s.cluster, s.broker, s.user, s.rejected
@@ -33,7 +33,6 @@ QUALIFY row_number() OVER (
   PARTITION BY s.cluster, s.broker, s.user ORDER BY s.window_start_ms DESC, s.ts_wall_ms DESC
 ) = 1
 """
-_NEW = "SELECT cluster, broker, sum(new_ids) FROM producer_id_stats GROUP BY cluster, broker"
 _HEAP = """
 SELECT l.cluster, l.broker, max(l.polled_ms), arg_max(l.broker_heap_bytes, l.polled_ms)
 FROM producer_id_live AS l GROUP BY l.cluster, l.broker
@@ -53,7 +52,6 @@ class ProducerIdMetrics(MetricsPart):
     def __init__(self, bounds: Bounds) -> None:
         super().__init__(bounds)
         self._users = Entities(bounds, 1)
-        self._new = Sums("weir_producer_ids_new_total")
         self._newest: dict[Key, tuple[int, list[Any]]] = {}
         self._heap: dict[Key, tuple[int, int]] = {}
 
@@ -71,7 +69,6 @@ class ProducerIdMetrics(MetricsPart):
         self._users.advance(
             scalar(fresh, "SELECT max(window_start_ms + window_ms) FROM producer_id_stats")
         )
-        self._new.add(rows(fresh, _NEW))
         for at_ms, cluster, broker, user, *values in rows(fresh, _NEWEST):
             key = labels((cluster, broker, user))
             if key in self._users and at_ms >= self._newest.get(key, (at_ms,))[0]:
@@ -79,7 +76,6 @@ class ProducerIdMetrics(MetricsPart):
         self._newest = {key: value for key, value in self._newest.items() if key in self._users}
 
     def samples(self) -> Iterator[Sample]:
-        yield from self._new.samples()
         for key, (_, heap_bytes) in self._heap.items():
             yield "weir_producer_id_heap_bytes", key, heap_bytes
         for part in (self._users.counters(), self._users.others()):
@@ -120,13 +116,6 @@ _DEFINITIONS = (
             "Batches rejected for the quota of producer ids.",
         ),
         bounded=True,
-    ),
-    Definition(
-        "weir_producer_ids_new_total",
-        "counter",
-        BROKER,
-        "Producer ids that were new to their user and counted.",
-        "producer_id_stats",
     ),
     Definition(
         "weir_producer_id_heap_bytes",

@@ -26,14 +26,12 @@ WITH growing(
 ), expected AS (
   SELECT kind, cluster, CAST(NULL AS VARCHAR) AS broker, entity, partition, reader, "limit",
     used / nullif("limit", 0) AS highest, left_s = 0 AS breached,
-    known_ms + CAST(left_s * 1000 AS BIGINT) AS breach_ms, 'present_growth' AS method,
-    CAST(NULL AS DOUBLE) AS predicted, CAST(NULL AS DOUBLE) AS mean_error,
-    CAST(NULL AS DOUBLE) AS worst_error, known_ms
+    known_ms + CAST(left_s * 1000 AS BIGINT) AS breach_ms,
+    CAST(NULL AS DOUBLE) AS predicted, CAST(NULL AS DOUBLE) AS mean_error, known_ms
   FROM growing
   UNION ALL
   SELECT kind, cluster, broker, entity, NULL, NULL, "limit", highest, breached,
-    CASE WHEN breached THEN known_ms ELSE breach_ms END, method, predicted, mean_error,
-    worst_error, known_ms
+    CASE WHEN breached THEN known_ms ELSE breach_ms END, predicted, mean_error, known_ms
   FROM forecasts
   WHERE (breached OR breach_ms IS NOT NULL) AND known_ms = (
     SELECT max(known_ms) FROM forecasts WHERE known_ms >= $since AND known_ms < $until
@@ -41,33 +39,30 @@ WITH growing(
 )
 SELECT epoch_ms(breach_ms) AS breach, breached, kind, entity, partition,
   reader AS group_or_subscription, "limit", highest,
-  CASE WHEN NOT breached THEN method END AS method,
   CASE WHEN NOT breached THEN predicted END AS predicted,
-  CASE WHEN NOT breached THEN mean_error END AS mean_error,
-  CASE WHEN NOT breached THEN worst_error END AS worst_error, cluster, broker,
+  CASE WHEN NOT breached THEN mean_error END AS mean_error, cluster, broker,
   epoch_ms(known_ms) AS known
 FROM expected
 QUALIFY NOT breached OR reader IS NOT NULL OR row_number() OVER (
-  PARTITION BY breached, kind, cluster, broker, entity ORDER BY reader NULLS LAST, method
+  PARTITION BY breached, kind, cluster, broker, entity ORDER BY reader NULLS LAST, mean_error NULLS FIRST
 ) = 1
-ORDER BY breached DESC, breach_ms, mean_error, cluster, broker, kind, entity, partition, reader,
-  method
+ORDER BY breached DESC, breach_ms, mean_error, cluster, broker, kind, entity, partition, reader
 LIMIT $rows
 """.strip()
 
 # A later forecast knows the highest use of the day before it, in the unit of the limit.
 _OUTCOMES = """
-SELECT f.cluster, f.broker, f.kind, f.entity, f.method, count(*) AS forecasts,
+SELECT f.cluster, f.broker, f.kind, f.entity, count(*) AS forecasts,
   arg_max(f.predicted, f.known_ms) AS predicted,
   arg_max(c.used / f."limit", f.known_ms) AS came,
   epoch_ms(max(f.for_ms)) AS by, avg(abs(f.predicted - c.used / f."limit")) AS off,
   avg(f.mean_error) AS mean_error
 FROM forecasts AS f JOIN forecasts AS c ON c.known_ms = f.for_ms AND c.kind = f.kind
-  AND c.entity = f.entity AND c.method = f.method AND c.cluster IS NOT DISTINCT FROM f.cluster
+  AND c.entity = f.entity AND c.cluster IS NOT DISTINCT FROM f.cluster
   AND c.broker IS NOT DISTINCT FROM f.broker
 WHERE f.known_ms >= $since AND f.known_ms < $until AND f.predicted IS NOT NULL
-GROUP BY f.cluster, f.broker, f.kind, f.entity, f.method
-ORDER BY off DESC NULLS LAST, f.cluster, f.broker, f.kind, f.entity, f.method
+GROUP BY f.cluster, f.broker, f.kind, f.entity
+ORDER BY off DESC NULLS LAST, f.cluster, f.broker, f.kind, f.entity
 LIMIT $rows
 """.strip()
 
@@ -84,8 +79,8 @@ QUESTIONS = (
     Question(
         "forecasts",
         "What is reached next: limits that are breached, then those that will be, and Kafka groups"
-        " whose unread records retention will delete, the soonest first, each by its method and"
-        " with the error of past forecasts of it.",
+        " whose unread records retention will delete, the soonest first; a trend over"
+        " days with the error of past ones.",
         ("forecasts", *GROWING_READS),
         _FORECASTS,
         needs="no limit is breached or expected to be reached; at the present growth a limit of age"

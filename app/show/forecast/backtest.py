@@ -27,23 +27,18 @@ OUT_OF_RANGE = "OUT_OF_RANGE"
 
 
 @dataclass(frozen=True)
-class Error:
-    """How wrong the past forecasts were, as shares of the limit."""
-
-    mean: float
-    worst: float
-    tests: int
-
-
-@dataclass(frozen=True)
 class Forecast:
     """The highest use of the day that ends `lead` hours after the newest one, as a share of the
-    limit, and after how many hours the limit is reached: None = not within `lead`."""
+    limit, and after how many hours the limit is reached: None = not within `lead`.
+
+    `mean_error` is the mean difference of `tests` past forecasts from what came, as a share of the
+    limit."""
 
     lead: int
     predicted: float
     breach: int | None
-    error: Error
+    mean_error: float
+    tests: int
 
 
 def forecast(used: Hours, limit: float) -> Forecast | str:
@@ -58,10 +53,9 @@ def forecast(used: Hours, limit: float) -> Forecast | str:
     breach = next((int(n) + 1 for n in np.flatnonzero(later >= limit)[:1]), None)
     lead = longest if breach is None else min(n for n in errors if n >= breach)
     result = Forecast(
-        lead, _highest(later[lead - HOURS_PER_DAY : lead]) / limit, breach, errors[lead]
+        lead, _highest(later[lead - HOURS_PER_DAY : lead]) / limit, breach, *errors[lead]
     )
-    numbers = (result.predicted, result.error.mean, result.error.worst)
-    return result if all(map(isfinite, numbers)) else OUT_OF_RANGE
+    return result if all(map(isfinite, (result.predicted, result.mean_error))) else OUT_OF_RANGE
 
 
 class _Fits:
@@ -83,9 +77,9 @@ class _Fits:
         return self._made[hour]
 
 
-def _error(fitted: _Fits, lead: int, limit: float) -> Error | None:
-    """The error of past forecasts of days that end `lead` hours later; None if too few can be
-    compared."""
+def _error(fitted: _Fits, lead: int, limit: float) -> tuple[float, int] | None:
+    """The mean error of past forecasts of days that end `lead` hours later, and their number; None
+    if too few can be compared."""
     apart: list[float] = []
     ahead = np.arange(lead - HOURS_PER_DAY + 1, lead + 1)
     for hour in range(len(fitted.used) - 1 - lead, -1, -STEP):
@@ -101,7 +95,7 @@ def _error(fitted: _Fits, lead: int, limit: float) -> Error | None:
     if len(apart) < LEAST_TESTS:
         return None
     with np.errstate(over="ignore", invalid="ignore"):
-        return Error(float(np.mean(apart)), float(np.max(apart)), len(apart))
+        return float(np.mean(apart)), len(apart)
 
 
 def _highest(used: Hours) -> float:

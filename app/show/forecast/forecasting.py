@@ -10,13 +10,13 @@ import numpy as np
 
 from app.read.relations import Warehouse, connect_once
 from app.show.forecast.backtest import Forecast, forecast
-from app.show.forecast.trends import HOURS_PER_DAY, NAME
+from app.show.forecast.trends import HOURS_PER_DAY
 from app.show.forecast.uses import HOUR_MS, Use, known_until, uses
 from app.tables.definitions import TABLES
 from app.tables.writable import append
 
 TABLE = "forecasts"
-KEY = ("kind", "cluster", "broker", "entity", "method")
+KEY = ("kind", "cluster", "broker", "entity")
 Row = dict[str, Any]
 _KEPT = f"SELECT {', '.join(KEY)} FROM {TABLE} WHERE known_ms = $known_ms"
 
@@ -75,7 +75,6 @@ def _row(use: Use, made_ms: int, known_ms: int) -> Row:
         "p95": use.p95,
         "highest": use.highest,
         "breached": use.breached,
-        "method": NAME,
     }
     found = forecast(use.used, use.limit)
     if not isinstance(found, Forecast):
@@ -86,7 +85,6 @@ def _row(use: Use, made_ms: int, known_ms: int) -> Row:
         "for_ms": known_ms + found.lead * HOUR_MS,
         "predicted": found.predicted,
         "breach_ms": breach_ms,
-        "mean_error": found.error.mean,
-        "worst_error": found.error.worst,
-        "tests": found.error.tests,
+        "mean_error": found.mean_error,
+        "tests": found.tests,
     }

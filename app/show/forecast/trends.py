@@ -1,4 +1,4 @@
-"""The method: a line is fitted to the hourly use of one limit and gives the use of later hours.
+"""A trend: a line is fitted to the hourly use of one limit and gives the use of later hours.
 
 Arrays hold the highest use of each hour in the limit's own unit, the newest hour last; nan = no
 rows. A fit sees its array and nothing later.
@@ -17,7 +17,6 @@ Places = NDArray[np.int64]
 """Hours after the newest one of a fit: 1 is the next."""
 Fit = Callable[[Places], Hours]
 HOURS_PER_DAY = 24
-NAME = "trend"
 LEAST_VALUES = 12
 """Hours with rows that a trend needs, and hours of history."""
 LEAST_POINTS = 3

@@ -15,8 +15,6 @@ from app.show.metrics.quota_gauges import QuotaMetrics
 from app.show.metrics.reconciliation import Reconciliation
 from app.show.metrics.shadow_gauges import Shadows
 
-_FORECAST = ("kind", *BROKER, "entity", "method")
-
 _QUOTAS = (
     *defined(
         ("kind", *BROKER, "entity"),
@@ -90,7 +88,6 @@ _STREAM = (
     *defined(
         ("query",),
         "progress",
-        ("weir_query_batch", "gauge", "Number of the newest micro-batch."),
         ("weir_query_batch_duration_seconds", "gauge", "Duration of the newest micro-batch."),
         (
             "weir_query_newest_event_timestamp_seconds",
@@ -114,29 +111,12 @@ _STREAM = (
         " them; without job: no job can.",
         "quarantine",
     ),
-    *defined(
+    Definition(
+        "weir_coverage_received_records_total",
+        "counter",
         BROKER,
+        "Records read of the broker, quarantined ones included.",
         "coverage_counts",
-        (
-            "weir_coverage_received_records_total",
-            "counter",
-            "Records read of the broker, quarantined ones included.",
-        ),
-        (
-            "weir_coverage_quarantined_records_total",
-            "counter",
-            "Of these, records that broke a rule.",
-        ),
-    ),
-    *defined(
-        BROKER,
-        "coverage_gaps",
-        ("weir_coverage_gaps_total", "counter", "Gaps that feeds of the broker have announced."),
-        (
-            "weir_coverage_dropped_events_total",
-            "counter",
-            "Events that these gaps dropped, as far as feeds know.",
-        ),
     ),
     Definition(
         "weir_coverage_blind_until_timestamp_seconds",
@@ -180,13 +160,13 @@ _STREAM = (
     Definition(
         "weir_forecast_limits",
         "gauge",
-        ("kind", "method", "result"),
+        ("kind", "result"),
         "Limits of the newest forecasts, by result: breached, expected (to be reached), none"
         " (is expected), or unknown.",
         "forecasts",
     ),
     *defined(
-        _FORECAST,
+        ("kind", *BROKER, "entity"),
         "forecasts",
         (
             "weir_forecast_breach_timestamp_seconds",
@@ -221,7 +201,6 @@ _STREAM = (
         ("weir_table_rows", "gauge", "Rows of the table."),
         ("weir_table_bytes", "gauge", "Bytes of its data files."),
         ("weir_table_files", "gauge", "Its data files."),
-        ("weir_table_version", "gauge", "Its Delta version."),
         (
             "weir_table_committed_timestamp_seconds",
             "gauge",
@@ -249,11 +228,6 @@ _STREAM = (
             "Version of the configured policies that the query judges by.",
         ),
         (
-            "weir_policy_read_timestamp_seconds",
-            "gauge",
-            "When that version was read (s since the epoch).",
-        ),
-        (
             "weir_policy_edit_refused",
             "gauge",
             "1 while the newest edit of the policies is one that was refused.",
@@ -264,13 +238,6 @@ _STREAM = (
         "gauge",
         ("table", "result"),
         "Expectations of the newest audit, by result: held or failed.",
-        "quality_results",
-    ),
-    Definition(
-        "weir_quality_checked_timestamp_seconds",
-        "gauge",
-        (),
-        "When the newest audit ran (s since the epoch).",
         "quality_results",
     ),
 )
@@ -301,7 +268,6 @@ _EXPORTER = (
     *defined(
         (),
         "exporter",
-        ("weir_exporter_refreshes_total", "counter", "Refreshes since the exporter began."),
         ("weir_exporter_refresh_duration_seconds", "gauge", "Duration of the last refresh."),
         (
             "weir_exporter_refresh_timestamp_seconds",

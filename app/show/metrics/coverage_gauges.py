@@ -1,9 +1,8 @@
-"""Metrics of what was read of each broker, of the gaps in it, and of polls."""
+"""Metrics of what was read of each broker, of the jobs that are blind for it, and of polls."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import duckdb
 
@@ -12,12 +11,7 @@ from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, row
 
 MS_PER_S = 1000.0
 _COUNTS = """
-SELECT cluster, broker, sum(received), sum(quarantined) FROM coverage_counts
-GROUP BY cluster, broker
-"""
-_GAPS = """
-SELECT DISTINCT cluster, broker, source_feed, seq, ts_wall_ms, dropped FROM coverage_gaps
-WHERE ts_wall_ms IS NOT NULL
+SELECT cluster, broker, sum(received) FROM coverage_counts GROUP BY cluster, broker
 """
 _BLIND = """
 SELECT cluster, broker, job, max(blind_until_ms) FROM coverage_gaps
@@ -37,22 +31,13 @@ class CoverageMetrics(MetricsPart):
 
     def __init__(self, bounds: Bounds) -> None:
         super().__init__(bounds)
-        self._records = Sums(
-            "weir_coverage_received_records_total", "weir_coverage_quarantined_records_total"
-        )
-        self._gaps = Sums("weir_coverage_gaps_total", "weir_coverage_dropped_events_total")
+        self._records = Sums("weir_coverage_received_records_total")
         self._failed = Sums("weir_polls_unanswered_total")
         self._answered: dict[Labels, int] = {}
-        self._known: set[tuple[Any, ...]] = set()
         self._blind: dict[Labels, int] = {}
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         self._records.add(rows(fresh, _COUNTS))
-        for cluster, broker, *which, dropped in rows(fresh, _GAPS):
-            gap = (cluster, broker, *which)
-            if gap not in self._known:  # a feed may send one again
-                self._known.add(gap)
-                self._gaps.add([(cluster, broker, 1, dropped)])
         for *names, until_ms in rows(fresh, _BLIND):
             key = labels(names)
             self._blind[key] = max(until_ms, self._blind.get(key, until_ms))
@@ -64,7 +49,6 @@ class CoverageMetrics(MetricsPart):
 
     def samples(self) -> Iterator[Sample]:
         yield from self._records.samples()
-        yield from self._gaps.samples()
         yield from self._failed.samples()
         for key, answered_ms in self._answered.items():
             yield "weir_poll_answered_timestamp_seconds", key, answered_ms / MS_PER_S

@@ -121,7 +121,6 @@ class Exporter(Collector):
         yield "weir_exporter_up", (), float(self._whole and not self._overdue())
         for table, count in list(self._errors.items()):
             yield "weir_exporter_errors_total", (table,), count
-        yield "weir_exporter_refreshes_total", (), self._refreshes
         if self._refreshes:
             yield "weir_exporter_refresh_duration_seconds", (), self._took_s
             yield "weir_exporter_refresh_timestamp_seconds", (), self._ended_s
@@ -207,7 +206,6 @@ class _States:
                 ("rows", found.rows, 1),
                 ("bytes", found.bytes, 1),
                 ("files", found.files, 1),
-                ("version", found.version, 1),
                 ("committed_timestamp_seconds", found.committed_ms, 1000),
                 ("newest_event_timestamp_seconds", found.newest_ms, 1000),
             ):

@@ -13,15 +13,15 @@ MS_PER_S = 1000.0
 GAUGES = ("breach_timestamp_seconds", "predicted_ratio", "error_ratio")
 _NEWEST = "SELECT max(known_ms) FROM forecasts"
 _RESULTS = """
-SELECT kind, method, CASE WHEN breached THEN 'breached' WHEN reason IS NOT NULL THEN 'unknown'
+SELECT kind, CASE WHEN breached THEN 'breached' WHEN reason IS NOT NULL THEN 'unknown'
   WHEN breach_ms IS NOT NULL THEN 'expected' ELSE 'none' END AS result, count(*)
 FROM forecasts WHERE known_ms = $known_ms GROUP BY ALL
 """
 # The exporter has a series for each of the soonest only.
 _SOONEST = """
-SELECT kind, cluster, broker, entity, method, breach_ms, predicted, mean_error
+SELECT kind, cluster, broker, entity, breach_ms, predicted, mean_error
 FROM forecasts WHERE known_ms = $known_ms AND breach_ms IS NOT NULL AND NOT breached
-ORDER BY breach_ms, kind, cluster NULLS FIRST, broker NULLS FIRST, entity, method LIMIT $top
+ORDER BY breach_ms, kind, cluster NULLS FIRST, broker NULLS FIRST, entity LIMIT $top
 """
 
 

@@ -32,7 +32,6 @@ class KeptFigures:
     batches: int
     events: int
     phases_ms: dict[str, int]
-    batch: int
     batch_ms: int
     seen_ms: int
     latest_event_s: float | None
@@ -92,7 +91,6 @@ def _samples(found: KeptFigures) -> Iterator[Sample]:
         yield "weir_query_phase_seconds_total", (*query, phase), took_ms / MS_PER_S
     for kind, count in found.requests.items():
         yield "weir_query_requests_total", (*query, kind), count
-    yield "weir_query_batch", query, found.batch
     yield "weir_query_batch_duration_seconds", query, found.batch_ms / MS_PER_S
     yield "weir_query_progress_timestamp_seconds", query, found.seen_ms / MS_PER_S
     for value, name in (

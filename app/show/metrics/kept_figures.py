@@ -15,8 +15,6 @@ from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, row
 from state.events import DUPLICATE, TOO_LATE
 from state.jobs import JOBS
 
-MS_PER_S = 1000.0
-
 
 class PolicyVersions(MetricsPart):
     """Policies of the configuration that queries have taken or refused."""
@@ -25,7 +23,7 @@ class PolicyVersions(MetricsPart):
 
     def __init__(self, bounds: Bounds) -> None:
         super().__init__(bounds)
-        self._newest: dict[Labels, tuple[int, int]] = {}
+        self._newest: dict[Labels, int] = {}
         self._edited: dict[Labels, tuple[int, bool]] = {}
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
@@ -37,13 +35,12 @@ class PolicyVersions(MetricsPart):
             key = labels((query,))
             if read_ms >= self._edited.get(key, (read_ms,))[0]:
                 self._edited[key] = (read_ms, error is not None)
-            if version is not None and version >= self._newest.get(key, (version,))[0]:
-                self._newest[key] = (version, read_ms)
+            if version is not None and version >= self._newest.get(key, version):
+                self._newest[key] = version
 
     def samples(self) -> Iterator[Sample]:
-        for key, (version, read_ms) in self._newest.items():
+        for key, version in self._newest.items():
             yield "weir_policy_version", key, version
-            yield "weir_policy_read_timestamp_seconds", key, read_ms / MS_PER_S
         for key, (_, refused) in self._edited.items():
             yield "weir_policy_edit_refused", key, int(refused)
 
@@ -95,8 +92,5 @@ class Checks(MetricsPart):
         firing = Counter(rule for rule, _ in self._firing)
         for rule in self._alerts:
             yield "weir_alerts_firing", rule, firing[rule]
-        checked_ms, run_id, counts = self._audit
-        if run_id:
-            yield "weir_quality_checked_timestamp_seconds", (), checked_ms / MS_PER_S
-        for key, count in counts.items():
+        for key, count in self._audit[2].items():
             yield "weir_quality_expectations", key, count

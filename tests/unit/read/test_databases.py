@@ -74,7 +74,7 @@ def test_a_bound_of_memory_is_that_of_its_database(tmp_path: Path) -> None:
 
 
 def test_functions_are_those_of_the_connection_that_asks_for_them(tmp_path: Path) -> None:
-    sql = "SELECT weir_hash64('a') = weir_hash64('a')"
+    sql = "SELECT weir_user('User:a') = 'a'"
     for _ in range(2):
         with sealed(tmp_path, functions=True) as connection:
             register_duckdb(connection)

@@ -11,7 +11,7 @@ from app.read.databases import fileless, parsed
 from app.read.spelling import NAMESPACE
 from app.show.metrics.definition import BROKER, Definition, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities, Key
-from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows, scalar
+from app.show.metrics.part import Labels, MetricsPart, Sample, labels, rows, scalar
 
 SIZE = "pulsar_storage_backlog_size"
 QUOTAS = ("size", "time")
@@ -71,25 +71,18 @@ SELECT pass_ms, cluster, {NAMESPACE}, topic, sum(expired_unread)
 FROM backlog_subscriptions WHERE expired_unread > 0
 GROUP BY ALL ORDER BY pass_ms, cluster, topic
 """
-_REFUSED = """
-SELECT cluster, quota_type, count(*) FROM producer_refusals GROUP BY ALL
-UNION ALL
-SELECT cluster, name, 0 FROM (SELECT DISTINCT cluster FROM backlog_checks)
-CROSS JOIN (VALUES ('size'), ('time')) AS types(name)
-"""
 _BY_NAMESPACE = f"SELECT cluster, {NAMESPACE}, sum(backlog_bytes) FROM backlog_checks GROUP BY ALL"
 
 
 class Backlogs(MetricsPart):
     """Backlogs and their quotas."""
 
-    reads = ("backlog_checks", "backlog_evictions", "backlog_subscriptions", "producer_refusals")
+    reads = ("backlog_checks", "backlog_evictions", "backlog_subscriptions")
 
     def __init__(self, bounds: Bounds) -> None:
         super().__init__(bounds)
         self._topics = Entities(bounds, len(QUOTAS) + 1)
         """Entries dropped for each type of quota, and messages that expired."""
-        self._refused = Sums("weir_backlog_refusals_total")
         self._kept = fileless()
         for table, columns in (
             (
@@ -114,7 +107,6 @@ class Backlogs(MetricsPart):
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         self._take_topics(fresh)
-        self._refused.add(rows(fresh, _REFUSED))
         checks = _CHECKS.format(table="backlog_checks")
         self._kept.register("fresh", fresh.sql(checks + _NEWEST).to_arrow_table())
         self._kept.execute(
@@ -161,7 +153,6 @@ class Backlogs(MetricsPart):
         self._topics.advance(scalar(fresh, "SELECT max(pass_ms) FROM backlog_checks"))
 
     def samples(self) -> Iterator[Sample]:
-        yield from self._refused.samples()
         rest: dict[str, float] = {}
         found = rows(
             self._kept,
@@ -298,13 +289,6 @@ _DEFINITIONS = (
             " it is exceeded, absent without a prediction. Topic level only.",
         ),
         bounded=True,
-    ),
-    Definition(
-        "weir_backlog_refusals_total",
-        "counter",
-        ("cluster", "quota_type"),
-        "Producers that connected while a quota was exceeded and would be refused.",
-        "producer_refusals",
     ),
 )
 BACKLOGS = MetricsSection("Backlogs", _DEFINITIONS, (Backlogs,), place=2)

@@ -81,7 +81,6 @@ NOBODY = {
     "marker_position",
     "kind",
     "measure",
-    "method",
     "oldest_position",
     "orphaned",
     "outcome",

@@ -604,27 +604,25 @@ def foreseen(hour, days, **changes):
     )
 
 
-def test_a_breach_that_is_expected_soon_by_a_method_that_was_right_fires(firing):
+def test_a_breach_that_is_expected_soon_by_a_trend_that_was_right_fires(firing):
     rule = "breach-forecast"
     assert (
         firing(
             rule,
             forecasts=[
                 foreseen(0, 3),
-                foreseen(0, 1, mean_error=0.1, method="other"),
+                foreseen(0, 1, mean_error=0.1, entity="unsure"),
                 foreseen(0, 1, breached=True, entity="full"),
                 foreseen(0, None, entity="flat"),
             ],
         )
         == []
     )
-    ((labels, since, summary),) = firing(
-        rule, forecasts=[foreseen(1, 2.5, predicted=1.25), foreseen(1, 2.75, method="other")]
-    )
+    ((labels, since, summary),) = firing(rule, forecasts=[foreseen(1, 2.5, predicted=1.25)])
     assert (labels, since) == ({"kind": "backlog_size", "entity": TOPIC}, 60 * MINUTE)
     assert summary == (
         f"{TOPIC} (east) is expected since 2023-11-14T23:14:00Z to reach its limit of backlog_size,"
-        " at 2023-11-17T11:14Z: by the method trend its highest use of a day will be 125% of the"
+        " at 2023-11-17T11:14Z: its highest use of a day will be 125% of the"
         " limit, with a mean error of 9.0% in 4 past forecasts"
     )
     # It lasts until a forecast does not expect it any more.

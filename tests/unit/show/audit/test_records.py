@@ -76,12 +76,10 @@ SOUND = {
             "p95": 0.1,
             "highest": 0.1,
             "breached": False,
-            "method": "trend",
             "for_ms": 5,
             "predicted": 1.5,
             "breach_ms": 3,
             "mean_error": 0.25,
-            "worst_error": 0.5,
             "tests": 4,
             "reason": None,
         }
@@ -134,7 +132,6 @@ DAMAGE = [
         {"breach_ms": 5},
         ("a breach lies between what is known and what is predicted", None),
     ),
-    ("forecasts", {"worst_error": 0.125}, ("the worst error is not below the mean", None)),
     ("quality_results", {"success": True}, ("what holds has no unexpected rows", None)),
 ]
 

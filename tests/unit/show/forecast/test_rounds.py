@@ -33,12 +33,9 @@ Make = Callable[..., Settings]
 USED_AT_NIGHT = [10.0] * 9 + [90.0] + [10.0] * 14
 
 
-def by_method(rows: list[Json], **where: Any) -> dict[str, Json]:
-    return {
-        row["method"]: row
-        for row in rows
-        if all(row[name] == value for name, value in where.items())
-    }
+def only(rows: list[Json], **where: Any) -> Json:
+    (row,) = (row for row in rows if all(row[name] == value for name, value in where.items()))
+    return row
 
 
 def answer(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
@@ -51,10 +48,10 @@ def test_a_growing_backlog_has_the_hour_of_its_breach(make_settings: Make) -> No
     settings = make_settings()
     fill(settings.warehouse, backlog_checks=growing())
     done = one_round(Warehouse.of(settings.location), settings.forecast.history_ms)
-    found = by_method(done.rows)
+    found = only(done.rows)
     # 700 bytes in the newest hour: 1001 after 43, so in the day that ends after 48; 1036 then.
-    assert found["trend"] == {
-        "made_ms": found["trend"]["made_ms"],
+    assert found == {
+        "made_ms": found["made_ms"],
         "known_ms": END_MS,
         "kind": "backlog_size",
         "cluster": "east",
@@ -66,12 +63,10 @@ def test_a_growing_backlog_has_the_hour_of_its_breach(make_settings: Make) -> No
         "p95": pytest.approx(0.695, abs=0.002),
         "highest": 0.7,
         "breached": False,
-        "method": "trend",
         "for_ms": END_MS + 2 * DAY,
         "predicted": 1.036,
         "breach_ms": END_MS + 42 * HOUR,
         "mean_error": pytest.approx(0.0, abs=1e-9),
-        "worst_error": pytest.approx(0.0, abs=1e-9),
         "tests": 5,
         "reason": None,
     }
@@ -86,14 +81,13 @@ def test_a_daily_pattern_of_a_topic_on_two_brokers(make_settings: Make) -> None:
         for ago in range(240)
     ]
     fill(settings.warehouse, limiter_stats=rows)
-    found = by_method(
+    found = only(
         one_round(Warehouse.of(settings.location), settings.forecast.history_ms).rows,
         kind="topic_msgs",
     )
-    assert set(found) == {"trend"}
-    assert (found["trend"]["p50"], found["trend"]["highest"]) == (10 / 80, 90 / 80)
-    assert found["trend"]["breach_ms"] is None
-    assert found["trend"]["mean_error"] == pytest.approx(1.0)  # a line knows no hours of the day
+    assert (found["p50"], found["highest"]) == (10 / 80, 90 / 80)
+    assert found["breach_ms"] is None
+    assert found["mean_error"] == pytest.approx(1.0)  # a line knows no hours of the day
 
 
 def test_use_is_compared_with_the_limit_in_force(make_settings: Make) -> None:
@@ -101,10 +95,10 @@ def test_use_is_compared_with_the_limit_in_force(make_settings: Make) -> None:
     settings = make_settings()
     rows = [published(ago, 100.0 - ago, limit_msgs=100.0 if ago else 200.0) for ago in range(100)]
     fill(settings.warehouse, limiter_stats=rows)
-    found = by_method(
+    found = only(
         one_round(Warehouse.of(settings.location), settings.forecast.history_ms).rows,
         kind="topic_msgs",
-    )["trend"]
+    )
     assert (found["limit"], found["highest"]) == (200.0, 0.99)
     # 100 in the newest hour, 196 after 96: the day that ends then was not tested.
     assert (found["breach_ms"], found["for_ms"]) == (None, END_MS + 2 * DAY)
@@ -124,11 +118,10 @@ def test_a_quota_of_producer_ids_is_that_of_each_broker(make_settings: Make) -> 
         producer_id_decisions=[{**decided(0), "broker": b} for b in ("b1", "b2")],
     )
     done = one_round(Warehouse.of(settings.location), settings.forecast.history_ms).rows
-    assert {
-        (row["broker"], row["entity"], row["limit"], row["predicted"])
-        for row in done
-        if row["method"] == "trend"
-    } == {("b1", "etl", 10.0, 0.2), ("b2", "etl", 10.0, 0.4)}
+    assert {(row["broker"], row["entity"], row["limit"], row["predicted"]) for row in done} == {
+        ("b1", "etl", 10.0, 0.2),
+        ("b2", "etl", 10.0, 0.4),
+    }
 
 
 def test_a_client_quota_is_that_of_each_broker_and_of_requests_where_they_are_known(
@@ -149,9 +142,7 @@ def test_a_client_quota_is_that_of_each_broker_and_of_requests_where_they_are_kn
     fill(settings.warehouse, client_quota_stats=rows)
     done = one_round(Warehouse.of(settings.location), settings.forecast.history_ms).rows
     assert {
-        (row["kind"], row["broker"], row["entity"], row["limit"], row["predicted"])
-        for row in done
-        if row["method"] == "trend"
+        (row["kind"], row["broker"], row["entity"], row["limit"], row["predicted"]) for row in done
     } == {
         ("client_produce_bytes", "b1", "etl", 100.0, 0.5),
         ("client_produce_bytes", "b2", "etl", 100.0, 0.8),
@@ -169,8 +160,8 @@ def test_what_has_been_breached_says_so(
     assert main(["forecast", "--warehouse", settings.warehouse]) == 0
     _, _, first, second, empty, last = capsys.readouterr().out.splitlines()
     assert empty.startswith("without a value: ")
-    assert TOPIC in first and "true" in first and "trend" not in first
-    assert OTHER in second and "2023-11-16T18:00:00Z" in second and "trend" in second
+    assert TOPIC in first and "true" in first
+    assert OTHER in second and "2023-11-16T18:00:00Z" in second
     assert last == (
         "days ahead, 2 limits as of 2023-11-15T00:00:00Z: 1 breached, 1 expected to be reached, "
         "1 with too little history for a forecast"
@@ -193,7 +184,7 @@ def test_ten_minutes_of_data_are_enough_for_the_next_ones(
 
     def listed(*options: str) -> list[tuple[str, str]]:
         found = answer(capsys, "forecast", *where, *options)
-        assert {row["method"] for row in found} == {"present_growth"}
+        assert {(row["predicted"], row["mean_error"]) for row in found} == {(None, None)}
         return [(row["group_or_subscription"], row["breach"]) for row in found]
 
     assert listed() == [("g", "2023-11-14T22:24:00Z")]
@@ -216,11 +207,8 @@ def test_too_little_history_is_said_and_kept(make_settings: Make) -> None:
     fill(settings.warehouse, backlog_checks=growing(20))
     done = one_round(Warehouse.of(settings.location), settings.forecast.history_ms)
     done.keep(Warehouse.of(settings.location))
-    assert [
-        (row["method"], row["reason"], row["predicted"], row["mean_error"])
-        for row in stored(settings)
-    ] == [
-        ("trend", "TOO_LITTLE_HISTORY", None, None),
+    assert [(row["reason"], row["predicted"], row["mean_error"]) for row in stored(settings)] == [
+        ("TOO_LITTLE_HISTORY", None, None)
     ]
 
 
@@ -240,10 +228,7 @@ def test_a_second_round_writes_nothing_twice(
     # A limit whose rows came late is added to the same hour.
     write(settings.warehouse, "backlog_checks", growing(name=OTHER))
     assert [row["entity"] for row in answer(capsys, "forecast", *where)] == [TOPIC, OTHER]
-    assert sorted((row["entity"], row["method"]) for row in stored(settings)) == [
-        (TOPIC, "trend"),
-        (OTHER, "trend"),
-    ]
+    assert sorted(row["entity"] for row in stored(settings)) == [TOPIC, OTHER]
 
 
 def test_a_forecast_of_the_past_knows_nothing_later(
@@ -255,7 +240,7 @@ def test_a_forecast_of_the_past_knows_nothing_later(
     at_ms = END_MS - 2 * DAY
     answer(capsys, "forecast", *where, "--at", str(at_ms + 1800_000))
     answer(capsys, "forecast", *where)
-    past, now = (by_method(stored(settings), known_ms=ms)["trend"] for ms in (at_ms, END_MS))
+    past, now = (only(stored(settings), known_ms=ms) for ms in (at_ms, END_MS))
     assert (past["used"], past["for_ms"], past["predicted"], past["breach_ms"]) == (
         7.0 * 102,
         END_MS,
@@ -264,11 +249,7 @@ def test_a_forecast_of_the_past_knows_nothing_later(
     )
     assert now["breached"]
     # What came is in the row of the day that was predicted.
-    (row,) = [
-        row
-        for row in answer(capsys, "query", "forecast-outcomes", *where)
-        if row["method"] == "trend"
-    ]
+    (row,) = answer(capsys, "query", "forecast-outcomes", *where)
     assert (row["forecasts"], row["predicted"], row["came"], row["off"], row["mean_error"]) == (
         1,
         1.05,
@@ -342,9 +323,9 @@ def test_extreme_numbers_break_nothing(
     nobody = [checked(ago, 1, 1, name=None) for ago in range(60)]
     fill(settings.warehouse, backlog_checks=[*checks, *growing(), *nobody], limiter_stats=limits)
     done = answer(capsys, "forecast", "--warehouse", settings.warehouse)
-    assert by_method(done, entity=TOPIC)["trend"]["predicted"] == 1.036
+    assert only(done, entity=TOPIC)["predicted"] == 1.036
     kept = stored(settings)
-    assert {"trend"} == {row["method"] for row in kept}
+    assert kept
     for row in kept:
         assert row["limit"] > 0 and row["used"] >= 0, row
     assert main(["forecast", "--warehouse", settings.warehouse]) == 0

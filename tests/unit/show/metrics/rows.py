@@ -272,7 +272,7 @@ def _every() -> Rows:
         "forecasts": [
             predicted(0, entity=OTHER),
             predicted(1),
-            predicted(1, method="other", breach_ms=None),
+            predicted(1, entity="flat", breach_ms=None),
             predicted(1, entity=OTHER, breached=True),
             predicted(1, entity="gone", **UNPREDICTED),
         ],

@@ -1,4 +1,4 @@
-"""Metrics of large messages, from the newest windows of their consumers."""
+"""The age of the oldest large message, from the newest windows of their consumers."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def test_a_consumer_that_is_one_window_behind_counts_and_one_further_behind_does
             "row_no": 0,
             "window_start_ms": minute * MINUTE,
             "window_ms": MINUTE,
-            "contexts": contexts,
+            "oldest_age_ms": age_ms,
         }
-        for minute, contexts in ((0, 1), (1, 10), (2, 100))
+        for minute, age_ms in ((0, 9000), (1, 7000), (2, 5000))
     ]
     part = ChunkMetrics(Bounds(top=10, idle_ms=MINUTE))
     with duckdb.connect() as connection:
@@ -31,4 +31,4 @@ def test_a_consumer_that_is_one_window_behind_counts_and_one_further_behind_does
             connection.register(name, frame(name, rows if name == "chunk_state" else []))
         part.take(connection)
     values = {name: value for name, _, value in part.samples()}
-    assert values["weir_chunk_contexts"] == 110
+    assert values["weir_chunk_oldest_age_seconds"] == 7

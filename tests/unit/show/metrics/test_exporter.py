@@ -115,14 +115,14 @@ def test_values_are_those_of_the_backlog_view(rows: Rows, filled: Settings, at_o
     }
 
 
-def test_values_are_those_of_the_quota_and_producer_id_views(
+def test_values_are_those_of_the_quota_view_and_of_the_newest_window_of_a_user(
     rows: Rows, filled: Settings, at_once: Found
 ) -> None:
-    settings, found = filled, at_once
+    found = at_once
     newest: dict[tuple[str, ...], dict[str, Any]] = {}
     breaches: dict[tuple[str, ...], int] = {}
     shown: set[tuple[str, ...]] = set()
-    for row in sorted(rows_of_view(settings, "quota_usage"), key=lambda r: r["window_start_ms"]):
+    for row in sorted(rows_of_view(filled, "quota_usage"), key=lambda r: r["window_start_ms"]):
         key = (row["kind"], row["cluster"], row["broker"], row["entity"])
         newest[key] = row
         breaches[key] = breaches.get(key, 0) + row["breached"]
@@ -142,11 +142,29 @@ def test_values_are_those_of_the_quota_and_producer_id_views(
         for r in rows["producer_id_stats"]
         if r["rejected"] or r["throttle_time_avg_ms"] or (r["utilisation"] or 0) >= 0.5
     }
-    for row in rows_of_view(settings, "producer_id_metrics"):
-        if (row["cluster"], row["user"]) in users:
-            name = f"kafka_server_producerids_{row['attribute'].replace('-', '_')}"
-            labels = {k: row[k] for k in ("cluster", "broker", "user")}
-            assert value(found, name, **labels) == row["value"]
+    windows = sorted(
+        rows["producer_id_stats"], key=lambda r: (r["window_start_ms"], r["ts_wall_ms"])
+    )
+    last = {(r["cluster"], r["broker"], r["user"]): r for r in windows}
+    expected = {
+        (
+            f"kafka_server_producerids_{name}",
+            tuple(zip(("broker", "cluster", "user"), key, strict=True)),
+        ): of
+        for (cluster, broker, user), row in last.items()
+        if (cluster, user) in users
+        for key in [(broker, cluster, user)]
+        for name, of in (
+            ("rate", row["rate"]),
+            ("tokens", row["tokens"]),
+            ("throttle_time", row["throttle_time_avg_ms"] or 0.0),
+        )
+        if of is not None
+    }
+    assert {
+        k: v for k, v in found.items() if k[0].startswith("kafka_server_producerids")
+    } == expected
+    assert expected
 
 
 def test_other_jobs_and_the_engine(rows: Rows, copied: Settings) -> None:
@@ -167,12 +185,9 @@ def test_other_jobs_and_the_engine(rows: Rows, copied: Settings) -> None:
     assert value(found, "weir_quality_expectations", result="held") == 2
     assert value(found, "weir_quality_expectations", result="failed") == 1
     assert value(found, "weir_policy_version", query="govern") == 1
-    read_s = value(found, "weir_policy_read_timestamp_seconds", query="govern")
-    assert read_s == START_MS / 1000 + 5
     assert value(found, "weir_policy_edit_refused", query="govern") == 1
     assert value(found, "weir_chunk_events_total", cluster="east", outcome="COMPLETE") > 0
     assert value(found, "weir_coverage_received_records_total", broker="b1") == 7
-    assert value(found, "weir_coverage_quarantined_records_total", broker="b1") == 1
     numbers = {
         result: value(found, "weir_reconcile_numbers", broker="b1", result=result)
         for result in ("agree", "differ", "not_compared")
@@ -181,17 +196,12 @@ def test_other_jobs_and_the_engine(rows: Rows, copied: Settings) -> None:
     ended_s = value(found, "weir_reconcile_compared_timestamp_seconds", broker="b1")
     assert ended_s == START_MS / 1000 + 120
     limits = {
-        (dict(have)["method"], dict(have)["result"]): count
+        dict(have)["result"]: count
         for (name, have), count in found.items()
         if name == "weir_forecast_limits"
     }
-    assert limits == {
-        ("trend", "breached"): 1,
-        ("trend", "expected"): 1,
-        ("trend", "unknown"): 1,
-        ("other", "none"): 1,
-    }
-    forecast = {"kind": "backlog_size", "cluster": "east", "entity": TOPIC, "method": "trend"}
+    assert limits == {"breached": 1, "expected": 1, "unknown": 1, "none": 1}
+    forecast = {"kind": "backlog_size", "cluster": "east", "entity": TOPIC}
     assert value(found, "weir_forecast_breach_timestamp_seconds", **forecast) == (
         START_MS / 1000 + 60
     )
@@ -210,8 +220,6 @@ def test_other_jobs_and_the_engine(rows: Rows, copied: Settings) -> None:
     assert value(found, "weir_shadow_effects_total", **live) == sum(
         row["limited_times"] for row in rows["topic_throttle_stats"]
     )
-    assert value(found, "weir_coverage_gaps_total", broker="b1") == 1
-    assert value(found, "weir_coverage_dropped_events_total", broker="b1") == 7
     blind = "weir_coverage_blind_until_timestamp_seconds"
     assert value(found, blind, broker="b1", job="chunks") == START_MS / 1000 + 120
     assert value(found, "weir_query_phase_seconds_total", query="govern", phase="addBatch") == 2.1
@@ -316,9 +324,7 @@ def test_the_state_of_a_table_is_that_of_its_newest_version(make_settings: MakeS
             for sample in metric.samples
             if sample.labels.get("table") == name
         }
-        version = DeltaTable(f"{settings.warehouse}/{name}").version()
         assert found["weir_table_rows"] == found["weir_table_files"] == minute + 1
-        assert found["weir_table_version"] == version
 
 
 def test_a_connection_stays_paused_between_readings(make_settings: MakeSettings) -> None:
@@ -656,7 +662,7 @@ def test_who_has_left_keeps_its_counter_and_loses_its_values(make_settings: Make
     assert seen == [{"a"}, {"a", "b"}, {"b"}, {"b"}]
 
 
-def test_counters_of_evictions_and_refusals_are_there_before_the_first(
+def test_counters_of_evictions_are_there_before_the_first(
     make_settings: MakeSettings,
 ) -> None:
     settings = make_settings()
@@ -671,7 +677,6 @@ def test_counters_of_evictions_and_refusals_are_there_before_the_first(
             )
             == 0
         )
-        assert value(found, "weir_backlog_refusals_total", quota_type=kind) == 0
         evicted = [
             v
             for (name, labels), v in found.items()
