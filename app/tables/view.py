@@ -49,6 +49,19 @@ class JobQuotas:
     """The tables that it reads."""
 
 
+RATIOS = """
+WITH usage AS (
+{usage}
+)
+SELECT u.kind, u.cluster, u.broker, u.entity, u.quota AS limit, u.used,
+  CASE WHEN u.quota > 0 THEN u.used / u.quota END AS ratio,
+  CASE WHEN u.quota > 0 THEN coalesce(u.most_used, u.used) / u.quota END AS peak,
+  u.breached OR coalesce(u.used > u.quota, false) AS breached, u.window_start_ms, u.window_ms
+FROM usage AS u
+""".strip()
+"""The view `quota_usage`, over a `JobQuotas.usage`."""
+
+
 @dataclass(frozen=True)
 class ShadowMeasure:
     """What policies do to topics or users, as in `shadow_effects.measure`."""

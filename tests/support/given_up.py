@@ -1,4 +1,4 @@
-"""What the view of given-up messages says of some rows, without a warehouse."""
+"""What the views of large messages say of some rows, without a warehouse."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from typing import Any
 
 import duckdb
 
-from app.jobs.chunks.views import GIVEN_UP_MESSAGES
+from app.jobs.chunks.findings import LOST
+from app.tables.definitions import VIEWS
 from tests.support.throttle_rows import frame
 
 Row = dict[str, Any]
 
 
-def given_up(messages: list[Row], events: list[Row], incomplete: list[Row]) -> list[Row]:
-    """The lost ones of `given_up_messages`, by rows of the tables that it reads."""
+def given_up(
+    messages: list[Row], events: list[Row], incomplete: list[Row]
+) -> tuple[list[Row], list[Row]]:
+    """The lost ones of `given_up_messages` with their producers, and the rows of `incomplete_now`, by
+    rows of the tables that they read."""
     tables = {
         "chunk_messages": messages,
         "chunk_events": events,
@@ -23,9 +27,10 @@ def given_up(messages: list[Row], events: list[Row], incomplete: list[Row]) -> l
     with duckdb.connect() as connection:
         for name, rows in tables.items():
             connection.register(name, frame(name, rows))
-        found: list[Row] = (
-            connection.sql(f"FROM ({GIVEN_UP_MESSAGES}) WHERE fate = 'lost'")
-            .to_arrow_table()
-            .to_pylist()
+        for name in ("given_up_messages", "incomplete_now"):
+            connection.execute(f"CREATE TEMP VIEW {name} AS {VIEWS[name].sql}")
+        lost, now = (
+            connection.sql(sql).to_arrow_table().to_pylist()
+            for sql in (LOST, "FROM incomplete_now")
         )
-    return found
+    return lost, now

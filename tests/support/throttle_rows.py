@@ -68,6 +68,7 @@ def event(at_ms: int, action: str, **changes: Any) -> dict[str, Any]:
         "connection": row["cnx_id"],
         "resource_group": "g",
         "io_thread": "0",
+        "unknown": None,
     }
     return {
         "trigger_topic": publisher,

@@ -77,18 +77,11 @@ LIMIT $rows
 
 # States that are over, and those in which nothing is amiss, are left out.
 _STATES = """
-WITH ranked AS (
-  SELECT *, row_number() OVER (
-      PARTITION BY cluster, "group", topic, partition
-      ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC
-    ) AS place
-  FROM group_states
-)
 SELECT cluster, "group", topic, partition, state, unread, committed, log_start, log_end,
   epoch_ms(pass_ms) AS since, before, transactional_id, producer_id,
   epoch_ms(transaction_start_ms) AS open_since
-FROM ranked
-WHERE place = 1 AND state NOT IN ('committed', 'known', 'stable', 'rebalancing', 'empty', 'dead')
+FROM group_state_spans
+WHERE next_ms IS NULL AND state NOT IN ('committed', 'known', 'stable', 'rebalancing', 'empty', 'dead')
   AND pass_ms >= $since AND pass_ms < $until
 ORDER BY state = 'gone', unread DESC NULLS LAST, pass_ms DESC, cluster, "group", topic, partition
 LIMIT $rows

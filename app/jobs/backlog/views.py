@@ -131,14 +131,12 @@ WHERE r.place = 1 AND r.state NOT IN ('gone', 'offsets_expired')
 
 # By the timestamp of a record that was read, so neither a transaction marker nor an emptied log counts.
 # Sizes are estimates without compression.
-_NEAR_RETENTION = """
-SELECT n.* FROM (
-  SELECT l.cluster, l.group AS group, l.topic, l.partition, l.pass_ms, l.age_s, l.limit_s, l.time_usage,
-    l.age_state, lead(l.pass_ms) OVER (
-      PARTITION BY l.cluster, l.group, l.topic, l.partition ORDER BY l.pass_ms, l.row_no
-    ) AS next_ms
-  FROM group_lag AS l
-) AS n WHERE n.age_state = 'known' AND n.time_usage >= 0.8
+_CHECKS = """
+SELECT l.*, lead(l.pass_ms) OVER (
+    PARTITION BY l.cluster, l.group, l.topic, l.partition
+    ORDER BY l.pass_ms, l.ts_wall_ms, l.row_no
+  ) AS next_ms
+FROM group_lag AS l
 """.strip()
 
 METRICS = View(
@@ -172,8 +170,40 @@ VIEWS = (
         "group_near_retention",
         "Kafka: the checks of a group and partition at which the oldest unread record was 80 % of its"
         " retention old, by a timestamp that was read; `next_ms` is the check after it.",
-        _NEAR_RETENTION,
+        f"""
+SELECT n.cluster, n.group AS group, n.topic, n.partition, n.pass_ms, n.age_s, n.limit_s, n.time_usage,
+  n.age_state, n.next_ms
+FROM ({_CHECKS}) AS n WHERE n.age_state = 'known' AND n.time_usage >= 0.8
+""".strip(),
         reads=("group_lag",),
+        place=1,
+    ),
+    View(
+        "group_ahead",
+        "Kafka: the checks of a group and partition at which its offset is beyond the end of the log;"
+        " `next_ms` is the check after it.",
+        f"""
+SELECT n.cluster, n.group AS group, n.topic, n.partition, n.pass_ms, n.state, n.lag, n.committed,
+  n.log_end, n.next_ms
+FROM ({_CHECKS}) AS n WHERE n.state = 'ahead'
+""".strip(),
+        reads=("group_lag",),
+        place=1,
+    ),
+    View(
+        "group_state_spans",
+        "Kafka: the states of `group_states` with the time of the next one; null: it lasts.",
+        """
+SELECT s.cluster, s.broker, s.ts_wall_ms, s.row_no, s.group AS group, s.topic, s.partition,
+  s.pass_ms, s.state, s.before, s.committed, s.log_start, s.log_end, s.unread, s.transactional_id,
+  s.producer_id, s.transaction_start_ms, s.group_type, s.group_epoch, s.assignment_epoch,
+  lead(s.pass_ms) OVER (
+    PARTITION BY s.cluster, s.group, s.topic, s.partition
+    ORDER BY s.pass_ms, s.ts_wall_ms, s.row_no
+  ) AS next_ms
+FROM group_states AS s
+""".strip(),
+        reads=("group_states",),
         place=1,
     ),
 )

@@ -17,15 +17,13 @@ if TYPE_CHECKING:
 Message = tuple[str, str, str, str]
 """Cluster, topic, subscription, uuid: a large message as one subscription has it."""
 MESSAGE_COLUMNS = ("cluster", "topic", "subscription", "uuid")
-INCOMPLETE_COLUMNS = (
-    *MESSAGE_COLUMNS,
-    "producer_name",
-    "window_start_ms",
-    "state",
-    "stalled_at",
-    "first_position",
-    "missing_chunks",
-)
+# Who has sent a lost message is known from when it was incomplete.
+LOST = """
+SELECT g.*, p.producer_name FROM given_up_messages AS g LEFT JOIN (
+  SELECT cluster, topic, subscription, uuid, any_value(producer_name) AS producer_name
+  FROM incomplete_messages GROUP BY ALL
+) AS p USING (cluster, topic, subscription, uuid) WHERE g.fate = 'lost'
+"""
 
 
 class Remedy(NamedTuple):
@@ -83,17 +81,15 @@ DELIVERIES = (
 
 
 def large_message_finding(
-    messages: Iterable[Row], lost: Sequence[Row], incomplete: Iterable[Row]
+    messages: Iterable[Row], lost: Sequence[Row], incomplete: Sequence[Row]
 ) -> Finding | None:
-    """The number of complete large messages, and why the others are not, from rows of
-    chunk_messages, of given_up_messages those that are lost, and of incomplete_messages; None without
-    any."""
-    incomplete = list(incomplete)
+    """The number of complete large messages, and why the others are not, from rows of chunk_messages,
+    of `LOST` and of incomplete_now; None without any."""
     fates = _fates(messages, lost, incomplete)
     known = set().union(*fates.values())
     if not known:
         return None
-    producers = {_message(r): r["producer_name"] for r in incomplete}
+    producers = {_message(r): r["producer_name"] for r in (*lost, *incomplete)}
     consumers = {_message(r): r["consumer"] for r in lost}
     heads = _stalled_heads(incomplete, fates)
     parts = [
@@ -111,7 +107,7 @@ def large_message_finding(
     count = counted(len(known), *(MESSAGES if once else DELIVERIES))
     return Finding(
         f"Of {count} {arrived} arrived complete{'; ' if result else ''}{result}.",
-        [*_stalled_actions(heads), *_lost_actions(lost, producers)],
+        [*_stalled_actions(heads), *_lost_actions(lost)],
     )
 
 
@@ -141,20 +137,14 @@ def partial_findings(rows: Sequence[Row]) -> list[Finding]:
 
 
 def _fates(
-    messages: Iterable[Row], lost: Sequence[Row], incomplete: list[Row]
+    messages: Iterable[Row], lost: Sequence[Row], incomplete: Sequence[Row]
 ) -> dict[str, set[Message]]:
     """What became of each large message in each subscription."""
     fates = {"complete": {_message(row) for row in messages}}
     for name in ("expired", "given_up", "lost"):
         fates[name] = {_message(r) for r in lost if GIVEN_UP[r["outcome"]] == name}
-    ends = sorted((row["window_start_ms"], row["cluster"]) for row in incomplete)
-    newest = {cluster: start_ms for start_ms, cluster in ends}
     for name, state in (("stalled", STALLED), ("waiting", "assembling")):
-        fates[name] = {
-            _message(r)
-            for r in incomplete
-            if r["window_start_ms"] == newest[r["cluster"]] and r["state"] == state
-        }
+        fates[name] = {_message(r) for r in incomplete if r["state"] == state}
     known: set[Message] = set()
     for name, own in fates.items():
         fates[name] = own - known
@@ -163,7 +153,7 @@ def _fates(
 
 
 def _stalled_heads(
-    incomplete: list[Row], fates: Mapping[str, set[Message]]
+    incomplete: Sequence[Row], fates: Mapping[str, set[Message]]
 ) -> list[tuple[Row, int]]:
     """The messages at which subscriptions are stalled, and how many wait there, the most first."""
     stalled = fates["stalled"]
@@ -198,17 +188,15 @@ def _stalled_actions(heads: Iterable[tuple[Row, int]]) -> list[Action]:
     ]
 
 
-def _lost_actions(lost: Sequence[Row], producers: Mapping[Message, str | None]) -> list[Action]:
+def _lost_actions(lost: Sequence[Row]) -> list[Action]:
     """What to do about lost messages, by what cures the outcome."""
     result = []
     for remedy in REMEDIES:
         rows = {_message(r): r for r in lost if r["outcome"] in remedy.outcomes}
         if rows:
             first = min(rows)
-            names = [
-                producers.get(message) if remedy.who == "producer" else row["consumer"]
-                for message, row in rows.items()
-            ]
+            column = "producer_name" if remedy.who == "producer" else "consumer"
+            names = [row[column] for row in rows.values()]
             who = _named(remedy.who, names).strip(" ()") or f"its {remedy.who}"
             cluster, topic, subscription, _ = first
             result.append(
@@ -254,8 +242,8 @@ def _findings(reader: ReportReader) -> list[Finding]:
     messages = reader.columns("chunk_messages", MESSAGE_COLUMNS)
     finding = large_message_finding(
         messages,
-        reader.rows("SELECT * FROM given_up_messages AS g WHERE g.fate = 'lost'"),
-        reader.columns("incomplete_messages", INCOMPLETE_COLUMNS),
+        reader.rows(LOST),
+        reader.rows("FROM incomplete_now"),
     )
     return [
         *([] if finding is None else [finding]),

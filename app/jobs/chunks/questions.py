@@ -15,37 +15,22 @@ ORDER BY lost DESC, arrived_after_all DESC, cluster, topic, subscription, outcom
 LIMIT $rows
 """.strip()
 
-# A topic writes every window while a message of it is incomplete or stalled, and the one after.
-_NEWEST = """
-WITH newest AS (
-  SELECT cluster, topic, max(window_start_ms) AS window_start_ms FROM (
-    SELECT cluster, topic, window_start_ms FROM chunk_topic_stats
-    UNION ALL
-    SELECT cluster, topic, window_start_ms FROM incomplete_messages
-  ) GROUP BY cluster, topic
-)
-""".strip()
-_INCOMPLETE = f"""
-{_NEWEST}
+_INCOMPLETE = """
 SELECT i.cluster, i.topic, i.subscription, i.consumer, i.state, i.uuid, i.producer_name,
   i.next_chunk_id, i.num_chunks, epoch_ms(i.first_chunk_ms) AS first_chunk,
   i.age_ms / 1e3 AS age_s, i.buffered_bytes, i.declared_bytes,
   epoch_ms(i.expires_ms) AS expires
-FROM incomplete_messages AS i
-JOIN newest AS n
-  ON n.cluster = i.cluster AND n.topic = i.topic AND n.window_start_ms = i.window_start_ms
+FROM incomplete_now AS i
 ORDER BY i.age_ms DESC, i.cluster, i.topic, i.subscription, i.uuid
 LIMIT $rows
 """.strip()
 # The message that holds up the others is the one with the chunk at which the subscription stands.
-_STALLED = f"""
-{_NEWEST}, stalled AS (
+_STALLED = """
+WITH stalled AS (
   SELECT i.cluster, i.topic, i.subscription, i.stalled_at, count(*) AS messages,
     max(i.missing_chunks) FILTER (WHERE i.first_position = i.stalled_at) AS gone,
     arg_max(i.uuid, i.first_position = i.stalled_at) AS uuid, min(i.first_chunk_ms) AS since_ms
-  FROM incomplete_messages AS i
-  JOIN newest AS n
-    ON n.cluster = i.cluster AND n.topic = i.topic AND n.window_start_ms = i.window_start_ms
+  FROM incomplete_now AS i
   WHERE i.state = 'stalled'
   GROUP BY ALL
 )

@@ -16,14 +16,8 @@ _FATES = f"""
 WITH whole AS (SELECT DISTINCT cluster, topic, subscription, uuid FROM chunk_messages),
 lost AS (
   SELECT cluster, topic, subscription, uuid FROM given_up_messages WHERE fate = 'lost'
-), newest AS (
-  SELECT cluster, topic, max(window_start_ms) AS window_start_ms FROM (
-    SELECT cluster, topic, window_start_ms FROM chunk_topic_stats
-    UNION ALL SELECT cluster, topic, window_start_ms FROM incomplete_messages
-  ) GROUP BY cluster, topic
 ), waiting AS (
-  SELECT DISTINCT i.cluster, i.topic, i.subscription, i.uuid FROM incomplete_messages AS i
-  JOIN newest USING (cluster, topic, window_start_ms)
+  SELECT DISTINCT cluster, topic, subscription, uuid FROM incomplete_now
   EXCEPT FROM whole EXCEPT FROM lost
 )
 SELECT topic, kind, count(*) AS value FROM (

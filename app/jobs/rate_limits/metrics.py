@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import duckdb
 
+from app.jobs.rate_limits.pauses import CHANGES, numbered
 from app.read.databases import parsed
 from app.read.spelling import NAMESPACE
 from app.show.metrics.definition import BROKER, Definition, MetricsSection, defined
 from app.show.metrics.entities import OTHER, Bounds, Entities
 from app.show.metrics.part import Labels, MetricsPart, Sample, Sums, labels, rows, scalar
+from app.tables.definitions import TABLES
 from state.rate_limits.outputs import LIMITER_NAMES
 
 ROLES = ("culprit", "shared", "collateral")
@@ -44,31 +45,20 @@ GROUP BY ALL ORDER BY at_ms NULLS FIRST, cluster, broker, topic, exception
 """
 # As in the view `throttle_metrics`, which reads the whole table: here only new rows are read, in the
 # same order, after a row of its own for each connection that was paused before them.
-_CONNECTIONS = """
-CREATE OR REPLACE TEMP TABLE connections AS
-WITH every AS (
-  SELECT cluster, broker, cnx_id, 1 AS part, ts_wall_ms, ts_mono_ns, row_no, reads_paused, limiter,
-    transition, action FROM throttle_events
+_EVERY = """
+(SELECT cluster, broker, cnx_id, ts_wall_ms, ts_mono_ns, row_no, reads_paused, limiter, transition,
+    action, false AS is_kept FROM throttle_events
   UNION ALL
-  SELECT cluster, broker, cnx_id, 0, NULL, NULL, 0, true, NULL, NULL, NULL FROM were_paused
-)
-SELECT cluster, broker, cnx_id, part, reads_paused, limiter, transition, action,
-  coalesce(lag(reads_paused) OVER one, false) AS before,
-  lead(part) OVER one IS NULL AS newest
-FROM every
-WINDOW one AS (
-  PARTITION BY cluster, broker, cnx_id
-  ORDER BY part, ts_wall_ms NULLS FIRST, ts_mono_ns NULLS FIRST, row_no
-)
+  SELECT cluster, broker, cnx_id, NULL, NULL, -1, true, NULL, NULL, NULL, true FROM were_paused) AS t
+""".strip()
+_CONNECTIONS = f"CREATE OR REPLACE TEMP TABLE connections AS {numbered(_EVERY)}"
+_COUNTED = f"""
+SELECT t.cluster, t.broker, {CHANGES} FROM connections AS t WHERE NOT t.is_kept GROUP BY ALL
 """
-_COUNTED = """
-SELECT cluster, broker, count_if(reads_paused AND NOT before),
-  count_if(before AND NOT reads_paused),
-  count_if(limiter = 'connection' AND action = 'mark' AND transition <> 'Dropped'),
-  count_if(limiter = 'connection' AND action = 'unmark' AND transition <> 'Dropped')
-FROM connections WHERE part = 1 GROUP BY cluster, broker
+_PAUSED = """
+SELECT cluster, broker, cnx_id FROM connections
+GROUP BY ALL HAVING count_if(starts) > count_if(ends)
 """
-_PAUSED = "SELECT cluster, broker, cnx_id FROM connections WHERE newest AND reads_paused"
 
 
 class Throttles(MetricsPart):
@@ -83,7 +73,7 @@ class Throttles(MetricsPart):
         self._timeouts = Entities(bounds, 1)
         self._published = Sums("weir_published_messages_total", "weir_published_bytes_total")
         self._counted: dict[Labels, list[float]] = {}
-        self._paused: Any = None
+        self._paused = TABLES["throttle_events"].schema.empty_table()
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
         for at_ms, cluster, broker, namespace, topic, *amounts in rows(fresh, _TOPICS):
@@ -109,12 +99,7 @@ class Throttles(MetricsPart):
 
     def _take_connections(self, fresh: duckdb.DuckDBPyConnection) -> None:
         """Only the connections that are paused now are kept from one time to the next."""
-        if self._paused is None:
-            fresh.execute(
-                "CREATE TEMP TABLE were_paused (cluster VARCHAR, broker VARCHAR, cnx_id VARCHAR)"
-            )
-        else:
-            fresh.register("were_paused", self._paused)
+        fresh.register("were_paused", self._paused)
         fresh.execute(parsed(fresh, _CONNECTIONS))
         for cluster, broker, *counts in rows(fresh, _COUNTED):
             sums = self._counted.setdefault(labels((cluster, broker)), [0.0] * len(OPERATIONS))

@@ -42,11 +42,10 @@ _TOTALS = """
 SELECT coalesce(sum(culprit_ns), 0) / 1e9 AS own_s,
   coalesce(sum(shared_ns), 0) / 1e9 AS shared_s,
   coalesce(sum(collateral_ns), 0) / 1e9 AS other_s,
-  count(DISTINCT (cluster, topic)) FILTER (WHERE culprit_times > 0 OR culprit_ns > 0) AS culprits,
-  count(DISTINCT (cluster, topic)) FILTER (WHERE collateral_times > 0 OR collateral_ns > 0)
-    AS victims,
+  count(DISTINCT (cluster, topic)) FILTER (WHERE is_culprit) AS culprits,
+  count(DISTINCT (cluster, topic)) FILTER (WHERE is_victim) AS victims,
   count(DISTINCT (cluster, topic)) AS topics
-FROM topic_throttle_stats
+FROM topic_pauses
 """
 _BLAME = """
 SELECT cluster, topic, sum(culprit_ns) / 1e9 AS own_s,
@@ -78,8 +77,8 @@ FROM top AS t
 # Pauses are drawn in slots of the time line: more could not be seen, and would not fit a page.
 _LANES = """
 WITH pauses AS (
-  SELECT cluster, broker, cnx_id, start_ms, coalesce(end_ms, $until) AS end_ms,
-    coalesce(reasons[1], 'unknown') AS kind
+  SELECT cluster, broker, cnx_id, start_ms, coalesce(reason, 'unknown') AS kind,
+    CASE WHEN is_open THEN $until ELSE coalesce(end_ms, start_ms) END AS end_ms
   FROM throttle_intervals WHERE start_ms IS NOT NULL
 ), lanes AS (
   SELECT cluster, broker, cnx_id, sum(end_ms - start_ms) AS paused_ms, count(*) AS pauses,
@@ -290,8 +289,7 @@ def timeline(reader: ReportReader) -> ReportSection:
     ]
     counts = reader.row(
         "SELECT count(*) AS pauses, count(DISTINCT (cluster, broker, cnx_id)) AS connections,"
-        " count(*) FILTER (WHERE end_ns IS NULL) AS still,"
-        " max(CAST(end_ns AS HUGEINT) - start_ns) / 1e9 AS longest"
+        " count_if(is_open) AS still, max(paused_ns) / 1e9 AS longest"
         " FROM throttle_intervals"
     )
     if not counts["pauses"]:
@@ -320,7 +318,7 @@ def timeline(reader: ReportReader) -> ReportSection:
             Chart(
                 "Paused connections",
                 f"The {LANES} connections that were paused longest; a bar is a pause, its colour the "
-                "reason that the broker gives first.",
+                "reason for which it began.",
                 lanes,
                 pauses,
             ),

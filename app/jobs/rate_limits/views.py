@@ -2,63 +2,24 @@
 
 from __future__ import annotations
 
-from app.jobs.rate_limits.pauses import PAUSE_NO, WERE_PAUSED
+from app.jobs.rate_limits.pauses import CHANGES, CULPRITS, INTERVALS, numbered
+from app.jobs.rate_limits.publish_limits import VIEWS as OF_LIMITS
 from app.tables.view import View
 from state.rate_limits.outputs import LIMITER_NAMES
 
-# Rows outside a pause are left out. Engines disagree about aggregating nothing into an array: the
-# intersections leave out the placeholder of no value. Only a topic's own limit has a culprit.
-_THROTTLE_INTERVALS = f"""
-WITH flagged AS (
-  SELECT cluster, broker, cnx_id, ts_wall_ms, ts_mono_ns, row_no, reason, limiter,
-    coalesce(trigger_topic, '') AS publisher,
-    concat(limiter, ' ', coalesce(limiter_name, '')) AS whose, reads_paused, seen_until_ns,
-    {WERE_PAUSED}
-  FROM throttle_events
-), rows_of_pauses AS (
-  SELECT *, reads_paused AND NOT were_paused AS starts, were_paused AND NOT reads_paused AS ends,
-    {PAUSE_NO}
-  FROM flagged
+_WITH_NUMBERED = f"""
+WITH numbered AS (
+{numbered()}
 )
-SELECT
-  cluster,
-  broker,
-  cnx_id,
-  min(ts_mono_ns) FILTER (WHERE starts) AS start_ns,
-  min(coalesce(seen_until_ns, ts_mono_ns)) FILTER (WHERE ends) AS end_ns,
-  min(ts_wall_ms) FILTER (WHERE starts) AS start_ms,
-  min(ts_wall_ms - coalesce(CAST(floor((ts_mono_ns - seen_until_ns) / 1000000) AS BIGINT), 0))
-    FILTER (WHERE ends) AS end_ms,
-  array_sort(array_agg(DISTINCT reason) FILTER (WHERE reason IS NOT NULL)) AS reasons,
-  array_sort(array_intersect(
-    array_agg(DISTINCT CASE WHEN limiter = 'topic' THEN publisher ELSE 'none' END),
-    array_agg(DISTINCT publisher))) AS culprit_topics,
-  array_sort(array_intersect(
-    array_agg(DISTINCT CASE WHEN limiter = 'topic' THEN 'none' ELSE whose END),
-    array_agg(DISTINCT whose))) AS shared_limits,
-  bool_and(seen_until_ns IS NULL) FILTER (WHERE ends) AS end_seen
-FROM rows_of_pauses
-WHERE pause_no > 0 AND (reads_paused OR ends)
-GROUP BY cluster, broker, cnx_id, pause_no
 """.strip()
 
 # Sums since the tables begin, under the names that a broker's or a client's own metrics have. Of
 # the connection counter, `throttled` and `unthrottled` count the in-flight reason alone, as brokers
 # do. The dispatch metrics of PIP-406 have no counterpart: Weir follows no dispatch limiter.
 _THROTTLE_METRICS = f"""
-WITH pauses AS (
-  SELECT cluster, broker, cnx_id, reads_paused, limiter, transition, action,
-    {WERE_PAUSED}
-  FROM throttle_events
-), connections AS (
-  SELECT cluster, broker,
-    sum(CASE WHEN reads_paused AND NOT were_paused THEN 1 ELSE 0 END) AS paused,
-    sum(CASE WHEN were_paused AND NOT reads_paused THEN 1 ELSE 0 END) AS resumed,
-    sum(CASE WHEN limiter = 'connection' AND action = 'mark' AND transition <> 'Dropped'
-      THEN 1 ELSE 0 END) AS throttled,
-    sum(CASE WHEN limiter = 'connection' AND action = 'unmark' AND transition <> 'Dropped'
-      THEN 1 ELSE 0 END) AS unthrottled
-  FROM pauses GROUP BY cluster, broker
+{_WITH_NUMBERED}, connections AS (
+  SELECT t.cluster, t.broker, {CHANGES}
+  FROM numbered AS t GROUP BY t.cluster, t.broker
 ), topics AS (
   SELECT cluster, broker, topic, sum(limited_times) AS limited
   FROM topic_throttle_stats GROUP BY cluster, broker, topic
@@ -95,10 +56,19 @@ VIEWS = (
     View(
         "throttle_intervals",
         "One row per pause of a connection: start, end, reasons, culprits and shared limits;"
-        " end_ns and end_ms are null while it is paused.",
-        _THROTTLE_INTERVALS,
+        " end_ns, end_ms and paused_ns are null while it is paused. It belongs to the limit that began it:"
+        " limiter, limiter_name, trigger_topic and reason. topics: those with a producer on the connection.",
+        f"{_WITH_NUMBERED}\n{INTERVALS}",
         reads=("throttle_events",),
     ),
+    View(
+        "pause_culprits",
+        "One row per pause of a connection and topic whose own limit held it, from since_ms on; the other"
+        " topics of the connection are its victims.",
+        f"{_WITH_NUMBERED}\n{CULPRITS}",
+        reads=("throttle_events",),
+    ),
+    *OF_LIMITS,
     View(
         "throttle_metrics",
         "Counts of throttling under the names of Pulsar's own metrics, for comparison.",

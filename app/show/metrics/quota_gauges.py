@@ -10,6 +10,7 @@ import duckdb
 from app.read.databases import parsed
 from app.show.metrics.entities import OTHER, Bounds, Entities, Key
 from app.show.metrics.part import MetricsPart, Sample, labels, rows
+from app.tables.definitions import TABLES
 from app.tables.quota_usage import QUOTA_USAGE
 
 MOST_WAITING = 10_000
@@ -28,10 +29,6 @@ QUALIFY row_number() OVER (
   PARTITION BY d.cluster, d.broker, d.user ORDER BY d.ts_wall_ms DESC, d.row_no DESC
 ) = 1
 """
-_NO_BOUNDS = """
-CREATE TEMP TABLE bounds_before (cluster VARCHAR, broker VARCHAR, "user" VARCHAR,
-  bound_source VARCHAR, ts_wall_ms BIGINT, row_no INTEGER)
-"""
 # The tables of a batch are committed one after the other: a window of a user may be there before
 # the user's first decision, and waits for it.
 _COLUMNS = (
@@ -45,9 +42,6 @@ SELECT {_COLUMNS} FROM producer_id_stats UNION ALL SELECT {_COLUMNS} FROM window
 _WAITING = f"""
 SELECT {_COLUMNS} FROM windows_now ANTI JOIN bounds_now USING (cluster, broker, "user")
 ORDER BY window_start_ms DESC LIMIT {MOST_WAITING}
-"""
-_NO_WINDOWS = f"""
-CREATE TEMP TABLE windows_before AS SELECT {_COLUMNS} FROM producer_id_stats LIMIT 0
 """
 _USAGE = f"""
 CREATE TEMP TABLE usage AS
@@ -101,18 +95,12 @@ class QuotaMetrics(MetricsPart):
         self._newest: dict[Key, tuple[int, int, list[Any]]] = {}
         self._reached: dict[str, int] = {}
         self._largest: dict[Key, tuple[int, float, int]] = {}
-        self._bounds: Any = None
-        self._waiting: Any = None
+        self._bounds = TABLES["producer_id_decisions"].schema.empty_table()
+        self._waiting = TABLES["producer_id_stats"].schema.empty_table()
 
     def take(self, fresh: duckdb.DuckDBPyConnection) -> None:
-        if self._bounds is None:
-            fresh.execute(parsed(fresh, _NO_BOUNDS))
-        else:
-            fresh.register("bounds_before", self._bounds)
-        if self._waiting is None:
-            fresh.execute(parsed(fresh, _NO_WINDOWS))
-        else:
-            fresh.register("windows_before", self._waiting)
+        fresh.register("bounds_before", self._bounds)
+        fresh.register("windows_before", self._waiting)
         self._bounds = fresh.sql(_BOUNDS).to_arrow_table()
         fresh.register("bounds_now", self._bounds)
         fresh.execute(parsed(fresh, _WINDOWS))

@@ -68,8 +68,8 @@ _DECISIONS = f"""
     CAST(shared_ns AS HUGEINT) AS paused_shared_s,
     CAST(collateral_ns AS HUGEINT) AS paused_others_s,
     CAST(culprit_ns AS HUGEINT) + shared_ns + collateral_ns AS paused_s,
-    collateral_times > 0 OR collateral_ns > 0 AS is_victim
-  FROM topic_throttle_stats
+    is_victim
+  FROM topic_pauses
   UNION ALL BY NAME
   SELECT 'user' AS kind, cluster, "user" AS name, ts_wall_ms AS at_ms,
     CAST(verdict = 'throttled' AS INTEGER) AS throttled_ids,

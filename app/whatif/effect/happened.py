@@ -14,7 +14,7 @@ from app.whatif.replay.event_span import FIRST_MS, LAST_MS, EventSpan
 NAMED = 5
 """Overridden documents that a sentence names."""
 _PAUSES = """
-SELECT count(*), coalesce(sum(CAST(end_ns AS HUGEINT) - start_ns), 0) / 1e9
+SELECT count(*), coalesce(sum(paused_ns), 0) / 1e9
 FROM throttle_intervals WHERE start_ms >= $from_ms AND start_ms < $to_ms
 """
 _REPORTED = """

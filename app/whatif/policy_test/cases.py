@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from app.whatif.policy_test.play import PlayedTables, Row
 
 NAMES = {
-    "culprits": "SELECT DISTINCT topic AS name FROM topic_throttle_stats WHERE culprit_times > 0",
-    "victims": "SELECT DISTINCT topic AS name FROM topic_throttle_stats WHERE collateral_times > 0",
+    "culprits": "SELECT DISTINCT topic AS name FROM topic_pauses WHERE is_culprit",
+    "victims": "SELECT DISTINCT topic AS name FROM topic_pauses WHERE is_victim",
     "over_bound": "SELECT DISTINCT d.user AS name FROM producer_id_decisions AS d"
     " WHERE verdict <> 'counted'",
     "throttled": f"SELECT DISTINCT {client_entity('d')} AS name FROM client_quota_decisions AS d",

@@ -44,11 +44,11 @@ HISTORY = [
 ]
 TOPIC_REASON, BROKER_REASON = "TopicProduceQuotaExceeded", "BrokerProduceQuotaExceeded"
 PAUSES = [
-    ("b1", "c1", 100, 250, [BROKER_REASON, TOPIC_REASON], [TOPIC], ["broker b1"]),
-    ("b1", "c1", 300, 400, [TOPIC_REASON], [TOPIC], []),
-    ("b1", "c1", 400, None, [BROKER_REASON], [], ["broker b1"]),
-    ("b1", "c2", 120, None, [TOPIC_REASON], [TOPIC], []),
-    ("b2", "c1", 130, 131, [TOPIC_REASON], [TOPIC], []),
+    ("b1", "c1", 100, 250, [BROKER_REASON, TOPIC_REASON], [TOPIC], ["broker b1"], 1, TOPIC),
+    ("b1", "c1", 300, 400, [TOPIC_REASON], [TOPIC], [], 2, TOPIC),
+    ("b1", "c1", 400, None, [BROKER_REASON], [], ["broker b1"], 3, "b1"),
+    ("b1", "c2", 120, None, [TOPIC_REASON], [TOPIC], [], 1, TOPIC),
+    ("b2", "c1", 130, 131, [TOPIC_REASON], [TOPIC], [], 1, TOPIC),
 ]
 EXPECTED = [
     {
@@ -63,8 +63,17 @@ EXPECTED = [
         "culprit_topics": culprits,
         "shared_limits": shared,
         "end_seen": None if end is None else True,
+        "pause_no": number,
+        "is_open": end is None,
+        "limiter": "topic" if limit == TOPIC else "broker",
+        "limiter_name": limit,
+        "trigger_topic": TOPIC if limit == TOPIC else OTHER,
+        "reason": TOPIC_REASON if limit == TOPIC else BROKER_REASON,
+        "by_messages": True,
+        "topics": [TOPIC, OTHER],
+        "paused_ns": None if end is None else (end - start) * 1_000_000,
     }
-    for broker, cnx, start, end, reasons, culprits, shared in PAUSES
+    for broker, cnx, start, end, reasons, culprits, shared, number, limit in PAUSES
 ]
 INTERVALS = "SELECT * FROM throttle_intervals ORDER BY broker, cnx_id, start_ns"
 

@@ -13,7 +13,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.config.alerts import AlertSettings
 from app.jobs.backlog.findings.groups import findings as of_groups
+from app.jobs.backlog.metrics.groups import Groups
+from app.jobs.backlog.report.groups import groups
 from app.jobs.chunks.findings import FINDINGS as OF_LARGE_MESSAGES
 from app.jobs.chunks.findings import REMEDIES
 from app.jobs.chunks.metrics import ChunkMetrics
@@ -23,11 +26,14 @@ from app.jobs.client_quotas.findings import FINDINGS
 from app.jobs.client_quotas.metrics import UnlimitedClients
 from app.jobs.rate_limits.metrics import Throttles
 from app.read.relations import Warehouse, connect
+from app.show.alerts.rule_files import rules_of
 from app.show.metrics.entities import Bounds
 from app.show.metrics.part import MetricsPart
 from app.show.report.phrases import NAMED
 from app.show.report.report_reader import ReportReader, ReportSpan
+from app.tables.definitions import VIEWS
 from app.terminal.amounts import NONE
+from app.terminal.counts import counted
 from state.rate_limits.outputs import LIMITER_NAMES
 from tests.conftest import ROOT
 from tests.support.client_quota_rows import MINUTE, stats, usage
@@ -38,6 +44,8 @@ from tests.support.throttle_rows import window, write
 JOBS = ROOT / "app" / "jobs"
 MIB_PER_S = 60 * 2**20
 USERS = ("ann", "bob", "cid", "dan")
+RULES = {rule.name: rule for rule in rules_of(AlertSettings())}
+PROMETHEUS = yaml.safe_load((ROOT / "conf" / "prometheus" / "weir.rules.yml").read_text("utf-8"))
 BYTES = st.sampled_from([0, MIB_PER_S - 60, MIB_PER_S, 2 * MIB_PER_S, 4 * MIB_PER_S])
 TIMES = st.sampled_from([0.0, 0.9 * MINUTE, 1.0 * MINUTE, 2.0 * MINUTE, 8.0 * MINUTE])
 
@@ -210,3 +218,103 @@ def test_pauses_by_limiter_add_up(counts: dict[str, int], place: Path) -> None:
     times = {labels[-1]: n for name, labels, n in samples if name.endswith("limit_count_total")}
     (every,) = (n for name, _, n in samples if name == "pulsar_publish_rate_limit_times")
     assert view == counts == {name: times[name] for name in counts} and every == total
+
+
+@drawn(100)
+@given(
+    states=st.dictionaries(
+        st.tuples(st.sampled_from(("east", "west")), st.sampled_from("ab"), st.integers(0, 1)),
+        st.lists(st.sampled_from(["committed", "ahead", "ahead", "gone"]), min_size=1, max_size=4),
+        min_size=1,
+    )
+)
+def test_groups_ahead(states: dict[tuple[str, str, int], list[str]], place: Path) -> None:
+    rows = [
+        lag(group, MINUTE * i, -3 if state == "ahead" else 3, state=state, partition=partition)
+        | {"cluster": cluster}
+        for (cluster, group, partition), checks in states.items()
+        for i, state in enumerate(checks)
+    ]
+    rule, part = RULES["group-ahead"], Groups(Bounds(10, 1000))
+    with emptied(place) as folder:
+        put(folder, {"group_lag": rows, "lost_messages": [], "group_states": []})
+        reader = ReportReader(Warehouse(folder), ReportSpan())
+        with connect(Warehouse(folder)) as tables:
+            found = tables.execute(
+                f'SELECT cluster, "group", partitions FROM ({rule.sql})'
+                ' SEMI JOIN (SELECT cluster, "group", pass_ms FROM group_ahead WHERE next_ms IS NULL)'
+                ' AS n USING (cluster, "group") QUALIFY start_ms = max(start_ms) OVER'
+                ' (PARTITION BY cluster, "group")'
+            ).fetchall()
+            part.take(tables)
+        told = [action for one in of_groups(reader) for action in one.actions]
+        section = groups(reader).sentences
+        listed = [row for row in reader.ask("lag", 100) if row["state"] == "ahead"]
+    now = {key for key, checks in states.items() if checks[-1] == "ahead"}
+    assert {row[:2] for row in found} == {key[:2] for key in now}
+    assert {(a.cluster, a.remedy.split()[5]) for a in told if a.remedy.startswith("Reset")} == {
+        key[:2] for key in sorted({key[:2] for key in now})[:NAMED]
+    }
+    assert sorted((row["cluster"], row["group"], row["partition"]) for row in listed) == sorted(now)
+    gauges = {labels[0]: n for name, labels, n in part.samples() if labels[1:] == ("ahead",)}
+    assert gauges == {c: n for c in ("east", "west") if (n := sum(key[0] == c for key in now))}
+    if now:
+        assert any(
+            f"ahead of the log in {counted(len(now), 'partition')}" in one for one in section
+        )
+
+
+def prometheus(name: str) -> list[dict[str, Any]]:
+    """The rules of this name for Prometheus."""
+    return [
+        one for group in PROMETHEUS["groups"] for one in group["rules"] if one.get("alert") == name
+    ]
+
+
+WAITS = {
+    "client-throttled",
+    "cluster-not-answering",
+    "producer-id-quota",
+    "publish-limit",
+    "query-stalled",
+}
+"""Rules one of which says in its statement or expression how long it waits."""
+THRESHOLDS = {
+    "client-without-limit": (VIEWS["clients_without_limit"].sql, ["share >= 0.25"], [">= 0.25"]),
+    "group-near-retention": (VIEWS["group_near_retention"].sql, ["time_usage >= 0.8"], [">= 0.8"]),
+    "publish-limit": (
+        VIEWS["publish_limit_windows"].sql,
+        ["ratio >= 0.8", "AS DOUBLE) * 500000", ">= 300000 OR", "ratio >= 1,", ">= 600000"],
+        ["used_ratio >= 0.8", ">= 0.5", "for: 5m", "used_ratio >= 1", "for: 10m"],
+    ),
+    "noisy-neighbour-victim": (
+        VIEWS["noisy_neighbour_victims"].sql,
+        ["AS DOUBLE) * 100000"],
+        [">= 0.1"],
+    ),
+    "client-near-quota": (RULES["client-near-quota"].sql, ["value >= 0.8"], [">= 0.8"]),
+    "client-default-quota": (RULES["client-default-quota"].sql, ["value > 5"], ["> 5"]),
+    "client-throttled": (RULES["client-throttled"].sql, [">= 600000"], ["for: 10m"]),
+    "producer-id-quota": (RULES["producer-id-quota"].sql, ["0.8"], [">= 0.8"]),
+    "backlog-quota": (RULES["backlog-quota"].sql, ["0.8"], [">= 0.8"]),
+    "producer-id-heap": (RULES["producer-id-heap"].sql, ["268435456"], [">= 268435456"]),
+    "backlog-quota-predicted": (RULES["backlog-quota-predicted"].sql, ["3600"], ["< 3600"]),
+}
+"""Where what Weir's rule calls much is said, in which words, and in which the rule for Prometheus."""
+
+
+@pytest.mark.parametrize("name", THRESHOLDS)
+def test_a_rule_for_prometheus_has_the_thresholds_of_the_shipped_one(name: str) -> None:
+    sql, ours, theirs = THRESHOLDS[name]
+    written = " ".join(f"{one['expr']} for: {one.get('for')}" for one in prometheus(name))
+    assert [text for text in ours if text not in sql] == []
+    assert [text for text in theirs if text not in written] == []
+
+
+@pytest.mark.parametrize("name", sorted(RULES))
+def test_a_rule_for_prometheus_waits_as_long_as_the_shipped_one(name: str) -> None:
+    found = prometheus(name)
+    if name not in WAITS and found:
+        assert {one.get("for", "0s") for one in found} == {f"{RULES[name].for_ms // 60_000}m"} or (
+            RULES[name].for_ms == 0 and not any("for" in one for one in found)
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -12,7 +13,12 @@ from deltalake import write_deltalake
 
 from app.cli import main
 from app.config.settings import Settings
+from app.read.relations import Warehouse
 from app.tables.definitions import TABLES, VIEWS
+from tests.support import report_warehouse
+from tests.support.client_quota_rows import stats, usage
+from tests.support.ready_questions import changed, lag
+from tests.support.throttle_rows import window, write, write_windows
 from tests.support.views import TOPIC, traffic
 
 if TYPE_CHECKING:
@@ -74,3 +80,53 @@ def test_spark_gives_the_same_rows(spark: SparkSession) -> None:
         spark.createDataFrame(stored(rows, name)).createOrReplaceTempView(name)
     found = [row.asDict() for row in spark.sql(VIEWS["throttle_metrics"].sql).collect()]
     assert sorted((tuple(r[c] for c in LABELS) for r in found), key=str) == sorted(METRICS, key=str)
+
+
+MIB = 2**20
+FACTS = (
+    "throttle_intervals",
+    "pause_culprits",
+    "topic_pauses",
+    "publish_limit_windows",
+    "noisy_neighbour_victims",
+    "incomplete_now",
+    "clients_without_limit",
+    "group_near_retention",
+    "group_ahead",
+    "group_state_spans",
+)
+"""Views of what alerts, findings and questions tell."""
+
+
+def test_spark_tells_the_same_facts(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warehouse = str(tmp_path / "warehouse")
+    report_warehouse.fill(warehouse)
+    near = {"messages": 5000, "min_balance_msgs": 0}
+    write_windows(warehouse, [window(30 + minute, **near) for minute in range(12)])
+    write(warehouse, "topic_throttle_stats", [window(50, topic="quiet", collateral_ns=30 * 10**9)])
+    ahead = [lag("g", 60_000 * i, -3, state="ahead") for i in range(2)]
+    late = {"age_s": 90, "age_state": "known", "limit_s": 100, "time_usage": 0.9}
+    write(warehouse, "group_lag", [*ahead, lag("h", 0, 9, **late)])
+    write(warehouse, "group_states", [changed("g", 60_000 * i, "ahead") for i in range(2)])
+    write(warehouse, "client_usage", [usage(i, "ann", 4 * MIB * 60) for i in range(3)])
+    write(warehouse, "client_quota_stats", [stats(i, "bob") for i in range(3)])
+    for name in {table for view in FACTS for table in VIEWS[view].reads}:
+        delta = Warehouse(warehouse).open(name)
+        rows = TABLES[name].schema.empty_table() if delta is None else delta.to_pyarrow_table()
+        spark.createDataFrame(rows).createOrReplaceTempView(name)
+    for name in FACTS:
+        expected = answer(capsys, warehouse, f"SELECT * FROM {name}")
+        found = [json.loads(row) for row in spark.sql(VIEWS[name].sql).toJSON().collect()]
+        columns = {c for row in expected for c in row} - {"event_date"}
+        assert expected and len(found) == len(expected), name
+        sides = [
+            sorted(json.dumps([_near(row.get(c)) for c in sorted(columns)]) for row in rows)
+            for rows in (expected, found)
+        ]
+        assert sides[0] == sides[1], name
+
+
+def _near(value: Any) -> Any:
+    return round(value, 6) if isinstance(value, float) else value

@@ -28,20 +28,14 @@ SELECT cluster, "group", list(topic ORDER BY offsets DESC, topic) AS topics,
 FROM lost GROUP BY cluster, "group" ORDER BY offsets DESC, cluster, "group"
 """
 _AHEAD = """
-SELECT cluster, "group", topic, count(*) AS partitions FROM group_lag_now
-WHERE state = 'ahead' GROUP BY ALL ORDER BY cluster, "group", topic
+SELECT cluster, "group", topic, count(*) AS partitions FROM group_ahead
+WHERE next_ms IS NULL GROUP BY ALL ORDER BY cluster, "group", topic
 """
 _WAITING = """
-WITH newest AS (
-  SELECT * FROM group_states
-  QUALIFY row_number() OVER (
-    PARTITION BY cluster, "group", topic, partition ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC
-  ) = 1
-)
 SELECT cluster, "group", topic, state = 'pending_offsets' AS pending, count(*) AS partitions,
   concat('the transaction ', coalesce(any_value(transactional_id),
     'of producer id ' || CAST(any_value(producer_id) AS VARCHAR), 'that is open there')) AS transaction
-FROM newest WHERE state IN ('open_transaction', 'pending_offsets')
+FROM group_state_spans WHERE next_ms IS NULL AND state IN ('open_transaction', 'pending_offsets')
 GROUP BY ALL ORDER BY cluster, "group", topic, pending
 """
 _SOON = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.jobs.rate_limits.explain.causes import cause
-from app.jobs.rate_limits.explain.pauses import lasted, pauses_of
+from app.jobs.rate_limits.explain.pauses import pauses_of
 from app.show.explain.ask import Ask, ConfiguredPolicies, newest_rows
 from app.show.explain.nearby_rows import SnapshotReader
 from app.show.explain.sentence import Draft, Row, Sentence
@@ -66,7 +66,7 @@ def _pauses(reader: SnapshotReader, sub: Row) -> list[Sentence]:
             f" of its consumer {seen.consumer} was paused"
         )
         if pause.last is not None:
-            text += f" for {lasted(start, draft.quote('end', pause.last))}"
+            text += f" for {pause.lasted(draft.quote('end', pause.last))}"
         text += f", since {cause(start)}: its acknowledgements were not read"
         order = (3, sub["row_no"], number)
         result.append(draft.sentence(text, order, rule=first["rule"]))

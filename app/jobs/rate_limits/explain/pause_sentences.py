@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.jobs.rate_limits.explain.limits import DecidedPolicies
 from app.jobs.rate_limits.explain.pause_start import start
-from app.jobs.rate_limits.explain.pauses import Pause, Windows, lasted, pauses_of, windows_of
+from app.jobs.rate_limits.explain.pauses import OVERLAPS, Pause, Windows, pauses_of, windows_of
 from app.jobs.rate_limits.explain.windows import rates, share
 from app.show.explain.ask import Ask, ConfiguredPolicies
 from app.show.explain.nearby_rows import SnapshotReader
@@ -58,15 +58,13 @@ def sentences(reader: SnapshotReader, ask: Ask, configured: ConfiguredPolicies) 
     return result
 
 
-# The limit that began a pause: a topic's own, or one that topics share.
 _WHOSE = (
-    "coalesce(t.culprit_topics[1], nullif(trim(t.shared_limits[1]), 'unknown'),"
-    " 'a limit that is not known')"
+    "CASE t.limiter WHEN 'topic' THEN t.trigger_topic WHEN 'unknown' THEN 'a limit that is not known'"
+    " ELSE concat(t.limiter, ' ', t.limiter_name) END"
 )
 _SUMS = (
-    "count(*) AS pauses,"
-    " coalesce(sum(CAST(t.end_ns AS HUGEINT) - t.start_ns), 0)::BIGINT AS paused_ns,"
-    " coalesce(max(t.end_ns - t.start_ns), 0)::BIGINT AS longest_ns,"
+    "count(*) AS pauses, coalesce(sum(t.paused_ns), 0)::BIGINT AS paused_ns,"
+    " coalesce(max(t.paused_ns), 0)::BIGINT AS longest_ns,"
     f" min(t.start_ms) AS first_ms, mode({_WHOSE}) AS whose"
 )
 
@@ -78,7 +76,7 @@ def _sums(reader: SnapshotReader, ask: Ask, one: Pause) -> Sentence:
     found = reader.summary(
         "throttle_intervals",
         _SUMS,
-        f"{where} AND t.start_ms >= $lo AND t.start_ms < $hi",
+        f"{where} AND {OVERLAPS.format('t')}",
         {**own, "lo": ask.lo_ms, "hi": ask.hi_ms},
     )
     draft = Draft()
@@ -88,15 +86,14 @@ def _sums(reader: SnapshotReader, ask: Ask, one: Pause) -> Sentence:
         f" {sums.paused_ns:ns} in all and {sums.longest_ns:ns} the longest, most often for"
         f" {sums.whose}; one of them is explained here"
     )
-    first_ms = ask.lo_ms if found["first_ms"] is None else found["first_ms"]
-    return draft.sentence(text, (-1, 0), first_ms, first["rule"])
+    return draft.sentence(text, (-1, 0), found["first_ms"], first["rule"])
 
 
 def _victims(ask: Ask, windows: Windows, pause: Pause, order: tuple[int, int]) -> list[Sentence]:
     """The victims: topics that were paused without using up their own limit, and their use."""
     first = pause.first
     culprit = first["culprit_topic"] if first["limiter"] == "topic" else None
-    others = {first["topic"], *(first["collateral_topics"] or ())} - {culprit, None}
+    others = {*pause.topics} - {culprit}
     if not others:
         return []
     draft = Draft()
@@ -172,18 +169,18 @@ def _end(reader: SnapshotReader, pause: Pause, order: tuple[int, int]) -> Senten
                 f" {start.derived('due_ms', due_ms):clock} at the earliest"
             )
         return draft.sentence(text, order, newest["newest_ms"])
-    end, start = draft.quote("end", last), draft.quote("start", first)
+    end = draft.quote("end", last)
+    draft.quote("start", first)
     if last["rule"] == "gap":
-        seen = end.derived("paused_ns", last["seen_until_ns"] - first["ts_mono_ns"])
         why = ENDINGS["gap"].format(broker=end.broker)
         return draft.sentence(
-            f"Connection {end.cnx_id} was seen paused for {seen:ns}: {why}", order
+            f"Connection {end.cnx_id} was seen paused for {pause.lasted(end)}: {why}", order
         )
     balance = end.amounts("balance_msgs", "balance_bytes")
     why = ENDINGS.get(last["rule"], "the last mark was removed")
     why = why.format(balance=f" (balance {balance})" if balance else "")
     paused = "was paused for" if last["rule"] == "connection_closed" else "is read again after"
-    text = f"Connection {end.cnx_id} {paused} {lasted(start, end)}: {why}"
+    text = f"Connection {end.cnx_id} {paused} {pause.lasted(end)}: {why}"
     if last["pause_observed_ns"] is not None:
         text += f"; the broker itself paused it for {end.pause_observed_ns:ns}"
     return draft.sentence(text, order)

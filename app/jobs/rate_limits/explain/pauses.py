@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from app.jobs.rate_limits.pauses import PAUSE_NO, WERE_PAUSED
+from app.jobs.rate_limits.pauses import INTERVALS, numbered
 from app.read.question import LEAST, MOST
 from app.show.explain.ask import IN_WINDOW, Ask, of_topic
 from app.show.explain.nearby_rows import SnapshotReader, columns, in_order, row_of, summary_of, used
@@ -38,6 +38,9 @@ SELECT c.cluster, c.broker, c.cnx_id, c.since_ms, c.until_ms FROM changes AS c
 WHERE c.paused_ms >= coalesce(c.since_ms, c.paused_ms)
   OR (c.cluster, c.broker, c.cnx_id) IN (FROM seen)
 """
+OVERLAPS = "{0}.start_ms < $hi AND ({0}.is_open OR {0}.end_ms >= $lo)"
+"""The condition that a pause overlaps the time asked for."""
+_IS_FURTHER = "t.were_paused AND t.action = 'mark'"
 _FURTHER = {
     "marks": "count(*)",
     "most_waiting": "max(t.waiting)",
@@ -46,36 +49,37 @@ _FURTHER = {
 }
 """Sums over the further marks while a connection is paused, by name."""
 
-# Pauses are numbered as in the view throttle_intervals, which has no rows: of each its first and its
-# last row, which are evidence, and the first and the sums of the further marks in between.
-_PAUSES = f"""
-WITH flagged AS (
-  SELECT {columns("throttle_events")}, {WERE_PAUSED}
-  FROM throttle_events AS t
+_OPEN = """
+throttle_events AS t
   JOIN (
     SELECT unnest($clusters) AS cluster, unnest($brokers) AS broker, unnest($connections) AS cnx_id,
       unnest($since) AS since_ms, unnest($until) AS until_ms
   ) AS c USING (cluster, broker, cnx_id)
   WHERE t.ts_wall_ms >= c.since_ms AND t.ts_wall_ms <= c.until_ms
     AND t.ts_wall_ms >= $least AND t.ts_wall_ms <= $most
-), numbered AS (
-  SELECT *, reads_paused AND NOT were_paused AS starts, were_paused AND NOT reads_paused AS ends,
-    were_paused AND action = 'mark' AS further, {PAUSE_NO}
-  FROM flagged
+""".strip()
+# As in the view throttle_intervals, which has no rows: of each pause its first and its last row, which
+# are evidence, and the first and the sums of the further marks in between.
+_PAUSES = f"""
+WITH numbered AS MATERIALIZED (
+{numbered(_OPEN, columns("throttle_events"))}
 ), pauses AS (
+{INTERVALS}
+), evidence AS (
 SELECT t.cluster, t.broker, t.cnx_id, t.pause_no,
   arg_min(t, ({ORDER})) FILTER (WHERE t.starts) AS first,
   arg_min(t, ({ORDER})) FILTER (WHERE t.ends) AS last,
-  arg_min(t, ({ORDER})) FILTER (WHERE t.further) AS next,
-  {", ".join(f"{what} FILTER (WHERE t.further) AS {name}" for name, what in _FURTHER.items())},
+  arg_min(t, ({ORDER})) FILTER (WHERE {_IS_FURTHER}) AS next,
+  {", ".join(f"{what} FILTER (WHERE {_IS_FURTHER}) AS {name}" for name, what in _FURTHER.items())},
   bool_or({{about}}) AS concerned
 FROM numbered AS t
-WHERE t.pause_no > 0 AND (t.reads_paused OR t.were_paused)
+WHERE t.pause_no > 0 AND (t.reads_paused OR t.ends)
 GROUP BY t.cluster, t.broker, t.cnx_id, t.pause_no
 )
-SELECT * FROM pauses AS p
-WHERE p.concerned AND p.first.ts_wall_ms < $hi AND (p.last IS NULL OR p.last.ts_wall_ms >= $lo)
-ORDER BY abs(CAST(p.first.ts_wall_ms AS HUGEINT) - $at), p.cluster, p.broker, p.cnx_id LIMIT $rows
+SELECT e.*, p.paused_ns, p.topics
+FROM evidence AS e JOIN pauses AS p USING (cluster, broker, cnx_id, pause_no)
+WHERE e.concerned AND {OVERLAPS.format("p")}
+ORDER BY abs(CAST(p.start_ms AS HUGEINT) - $at), e.cluster, e.broker, e.cnx_id LIMIT $rows
 """
 
 
@@ -87,6 +91,14 @@ class Pause:
     last: Row | None
     next: Row | None
     further: Row
+    paused_ns: int
+    """How long it has lasted; 0 while it does."""
+    topics: Sequence[str]
+    """Those with a producer on the connection."""
+
+    def lasted(self, end: Quoted) -> str:
+        """Its length, as derived of its last row."""
+        return f"{end.derived('paused_ns', self.paused_ns):ns}"
 
 
 @dataclass(frozen=True)
@@ -156,14 +168,10 @@ def _read(found: Mapping[str, Any]) -> Pause:
     where = " AND ".join(conditions)
     what = ", ".join(f"{sql} AS {name}" for name, sql in _FURTHER.items())
     values = {name: found[name] for name in _FURTHER}
-    return Pause(first, last, following, summary_of(table, what, where, bounds, values))
-
-
-def lasted(start: Quoted, end: Quoted) -> str:
-    """The length of a pause; by the wall clock if the broker restarted, and with it the other one."""
-    if end["ts_mono_ns"] < start["ts_mono_ns"]:
-        return f"{end.derived('paused_ms', end['ts_wall_ms'] - start['ts_wall_ms']):ms}"
-    return f"{end.derived('paused_ns', end['ts_mono_ns'] - start['ts_mono_ns']):ns}"
+    further = summary_of(table, what, where, bounds, values)
+    return Pause(
+        first, last, following, further, int(found["paused_ns"] or 0), found["topics"] or ()
+    )
 
 
 def windows_of(reader: SnapshotReader, pauses: list[Pause]) -> Windows:
@@ -176,11 +184,10 @@ def windows_of(reader: SnapshotReader, pauses: list[Pause]) -> Windows:
         for pause in pauses
         for name in (
             pause.first["culprit_topic"],
-            pause.first["topic"],
             pause.first["broker"],
             pause.first["limiter_name"],
             pause.first["cnx_id"],
-            *(pause.first["collateral_topics"] or ()),
+            *pause.topics,
         )
         if name is not None
     }

@@ -20,18 +20,13 @@ _LEVELS = {
 def _blame(level: str) -> str:
     """Pairs of topics, namespaces or tenants."""
     return f"""
-{NUMBERED}, marks AS (
-  SELECT cluster, broker, cnx_id, pause_no, publisher AS culprit, reason,
-    unnest(list_append(collateral_topics, topic)) AS victim
-  FROM numbered
-  WHERE pause_no > 0 AND reads_paused AND action IN ('mark', 'pause')
-    AND transition <> 'Dropped' AND limiter = 'topic'
-), pairs AS (
-  SELECT cluster, broker, cnx_id, pause_no, culprit, victim, min(reason) AS reason
-  FROM marks WHERE victim <> culprit GROUP BY ALL
+{NUMBERED}, pairs AS (
+  SELECT * FROM (
+    SELECT cluster, broker, cnx_id, pause_no, culprit, unnest(topics) AS victim, reason
+    FROM held
+  ) WHERE victim <> culprit
 ), lasting AS (
-  SELECT *, CAST(end_ns AS HUGEINT) - start_ns AS paused_ns FROM pauses
-  WHERE start_ms IS NULL OR (start_ms >= $since AND start_ms < $until)
+  FROM pauses WHERE start_ms IS NULL OR (start_ms >= $since AND start_ms < $until)
 ), own AS (
   SELECT b.cluster, b.broker, b.cnx_id, b.pause_no, b.victim,
     max(greatest(s.messages * 1e3 / s.window_ms / nullif(s.limit_msgs, 0),
@@ -65,17 +60,13 @@ def _blame(level: str) -> str:
     min(start_ms) AS first_ms, max(start_ms) AS last_ms
   FROM once GROUP BY cluster, culprit, victim
 ), seen AS (
-  SELECT DISTINCT cluster, broker, cnx_id, pause_no,
+  SELECT DISTINCT cluster, broker, cnx_id, pause_no, paused_ns,
     {_LEVELS[level].format(topic="t.topic")} AS victim
   FROM (
-    SELECT cluster, broker, cnx_id, pause_no, unnest(list_append(collateral_topics, topic)) AS topic
-    FROM numbered WHERE pause_no > 0 AND reads_paused AND action IN ('mark', 'pause')
-    AND transition <> 'Dropped'
+    SELECT cluster, broker, cnx_id, pause_no, paused_ns, unnest(topics) AS topic FROM lasting
   ) AS t
 ), suffered AS (
-  SELECT s.cluster, s.victim, sum(p.paused_ns) AS paused_ns
-  FROM seen AS s JOIN lasting AS p USING (cluster, broker, cnx_id, pause_no)
-  GROUP BY s.cluster, s.victim
+  SELECT cluster, victim, sum(paused_ns) AS paused_ns FROM seen GROUP BY cluster, victim
 ), facts AS (
   SELECT cluster, culprit, victim, mode(reason ORDER BY reason) AS reason, max(use) AS victim_use,
     any_value(culprit_owner.team) AS culprit_team, any_value(culprit_owner.contact)

@@ -72,12 +72,11 @@ def _used(marks: str, used: str, who: str) -> str:
 
 _BLAME = f"""
 {NUMBERED}, lasting AS (
-  SELECT *, CAST(end_ns AS HUGEINT) - start_ns AS paused_ns FROM pauses
-  WHERE start_ms IS NULL OR (start_ms >= $since AND start_ms < $until)
+  FROM pauses WHERE start_ms IS NULL OR (start_ms >= $since AND start_ms < $until)
 ), queued AS (
   SELECT *, coalesce(lag(waiting) OVER in_order, 0) AS waited FROM (
     SELECT cluster, broker, cnx_id, pause_no, ts_wall_ms, ts_mono_ns, row_no, action, transition,
-      publisher AS topic, reads_paused, coalesce(waiting, 0) AS waiting, reason,
+      trigger_topic AS topic, reads_paused, coalesce(waiting, 0) AS waiting, reason,
       coalesce(balance_msgs <= 0, false) AS by_messages
     FROM numbered WHERE limiter = 'topic' AND action <> 'receipt'
   ) WINDOW in_order AS (

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from app.jobs.rate_limits.pauses import NUMBERED
 from app.read.question import Question
 
 # A pause belongs to the limit that began it. Who shares a limit: the topics of the group, all topics
 # of a broker, else those on the connections. What they used is counted in messages or bytes, by the
 # balance that was used up, over the windows in which the limit acted.
-_SHARED_LIMITS = f"""
-{NUMBERED}, begun AS (
-  SELECT n.cluster, n.broker, n.limiter, n.limiter_name AS name,
-    list_append(n.collateral_topics, n.topic) AS topics, p.start_ms, p.start_ns, p.end_ns,
-    n.limiter = 'connection' OR coalesce(n.balance_msgs <= 0, false) AS by_messages
-  FROM numbered AS n
-  JOIN pauses AS p
-    ON p.cluster = n.cluster AND p.broker = n.broker AND p.cnx_id = n.cnx_id
-    AND p.pause_no = n.pause_no
-  WHERE n.reads_paused AND NOT n.were_paused AND n.limiter <> 'topic'
-    AND (p.start_ms IS NULL OR (p.start_ms >= $since AND p.start_ms < $until))
+_SHARED_LIMITS = """
+WITH begun AS MATERIALIZED (
+  SELECT cluster, broker, limiter, limiter_name AS name, topics, start_ms, paused_ns,
+    by_messages
+  FROM throttle_intervals
+  WHERE limiter <> 'topic' AND (start_ms IS NULL OR (start_ms >= $since AND start_ms < $until))
 ), limits AS (
   SELECT cluster, broker, limiter, name, count(*) AS pauses,
-    sum(CAST(end_ns AS HUGEINT) - start_ns) / 1e9 AS paused_s,
-    len(list_distinct(list_filter(flatten(list(topics)), lambda t: t IS NOT NULL))) AS topics,
+    sum(paused_ns) / 1e9 AS paused_s,
+    len(list_distinct(flatten(list(topics)))) AS topics,
     bool_or(by_messages) AS by_messages,
     epoch_ms(min(start_ms)) AS first_pause, epoch_ms(max(start_ms)) AS last_pause
   FROM begun GROUP BY cluster, broker, limiter, name

@@ -9,14 +9,15 @@ _SUMS = """
 SELECT cluster, topic, CAST(sum({whose}_times) AS BIGINT) AS {times},
   sum({whose}_ns) / 1e9 AS paused_s,{also}
   epoch_ms(min(window_start_ms)) AS first_window, epoch_ms(max(window_start_ms)) AS last_window
-FROM topic_throttle_stats
-WHERE window_start_ms >= $since AND window_start_ms < $until AND ({whose}_times > 0 OR {whose}_ns > 0)
+FROM topic_pauses
+WHERE window_start_ms >= $since AND window_start_ms < $until AND is_{role}
 GROUP BY cluster, topic
 ORDER BY sum({whose}_ns) DESC, {times} DESC, cluster, topic
 LIMIT $rows
 """.strip()
 _TOP_VICTIMS = _SUMS.format(
     whose="collateral",
+    role="victim",
     times="paused_by_others",
     also=" CAST(sum(culprit_times) AS BIGINT) AS broke_its_limit,",
 )
@@ -45,7 +46,7 @@ CULPRITS = Question(
     "",
     "Topics that used up their own limit: how often, and how long that paused them.",
     ("topic_throttle_stats",),
-    _SUMS.format(whose="culprit", times="broke_its_limit", also=""),
+    _SUMS.format(whose="culprit", role="culprit", times="broke_its_limit", also=""),
 )
 VICTIMS = Question(
     "",

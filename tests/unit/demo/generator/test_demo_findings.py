@@ -125,10 +125,9 @@ def test_summary_names_the_culprits(seed: int) -> None:
     assert storm.startswith(f"User etl-nightly brought {brought} new producer ids in 4 min, ")
     assert storm.endswith("). No other user was over its bound.")
     rows = found_by_core(trace, arrived(seed))
-    messages, incomplete = rows["chunk_messages"], rows["incomplete_messages"]
-    large = large_message_finding(
-        messages, given_up(messages, rows["chunk_events"], incomplete), incomplete
-    )
+    messages = rows["chunk_messages"]
+    told = given_up(messages, rows["chunk_events"], rows["incomplete_messages"])
+    large = large_message_finding(messages, *told)
     assert large is not None
     said = large.sentence
     planted = trace.large.planted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -23,13 +23,12 @@ from app.errors import UserError
 from app.jobs.backlog.findings.groups import group_findings
 from app.jobs.backlog.findings.subscriptions import backlog_findings
 from app.jobs.chunks.findings import (
-    INCOMPLETE_COLUMNS,
     MESSAGE_COLUMNS,
     large_message_finding,
 )
 from app.jobs.entry_cache.findings import cache_sentence
 from app.jobs.producer_ids.findings import DECISION_COLUMNS, producer_id_findings
-from app.jobs.rate_limits.findings import BEGUN, Cause, Summary, pause_findings, summarise
+from app.jobs.rate_limits.findings import CAUSES, USED, WHOSE, causes, pause_findings
 from app.read.databases import fileless
 from app.read.relations import Warehouse
 from app.show.report.model import Finding, Urgency
@@ -37,7 +36,7 @@ from app.show.report.printed import render, render_next_steps, show
 from app.show.report.report_reader import ReportReader, ReportSpan
 from app.show.report.summary import actions_of, all_findings, what_to_do
 from app.show.report.text import runbook_page
-from app.tables.definitions import TABLES
+from app.tables.definitions import TABLES, VIEWS
 from app.tables.run_lock import only_run
 from app.terminal.amounts import duration
 from tests.support.given_up import given_up
@@ -54,8 +53,9 @@ def _said(findings: Iterable[Finding]) -> list[str]:
     return [finding.sentence for finding in findings]
 
 
-def sentences(summary: Summary) -> list[str]:
-    return _said(pause_findings(summary))
+def sentences(found: list[Row], stats: Sequence[Row] = ()) -> list[str]:
+    sums = {name: sum(row[name] for row in stats) for name in WHOSE}
+    return _said(pause_findings(found, sums))
 
 
 def producer_id_sentences(rows: Iterable[Row]) -> list[str]:
@@ -69,8 +69,7 @@ def backlog_sentences(*rows: list[Row]) -> list[str]:
 def large_message_sentence(
     messages: list[Row], events: list[Row], incomplete: list[Row]
 ) -> str | None:
-    lost = given_up(messages, events, incomplete)
-    finding = large_message_finding(messages, lost, incomplete)
+    finding = large_message_finding(messages, *given_up(messages, events, incomplete))
     return None if finding is None else finding.sentence
 
 
@@ -83,6 +82,7 @@ def _row(at_s: float, action: str, **changed: Any) -> Row:
         "row_no": 0,
         "ts_mono_ns": 10**16 + int(at_s * SECOND),
         "ts_wall_ms": START_MS + int(at_s * 1000),
+        "action": action,
         "reads_paused": paused,
         "limiter": "topic",
         "limiter_name": NOISY,
@@ -139,34 +139,37 @@ def _behind(uuid: str, position: str, gone: list[int], **changed: Any) -> Row:
     )
 
 
-def _summary(rows: list[Row], *others: list[Row]) -> Summary:
-    """The summary of rows of throttle_events, statistics and shared limits."""
+def _causes(rows: list[Row], shared_limits: Sequence[Row] = ()) -> list[Row]:
+    """The causes of pauses by rows of throttle_events and of shared limits."""
     with fileless() as connection:
         connection.register("throttle_events", frame("throttle_events", rows))
-        return summarise(connection.sql(BEGUN).to_arrow_table().to_pylist(), *(others or [[]]))
+        view = f"throttle_intervals AS {VIEWS['throttle_intervals'].sql}"
+        connection.execute(f"CREATE OR REPLACE TEMP VIEW {view}")
+        return causes(connection.sql(CAUSES).to_arrow_table().to_pylist(), shared_limits)
 
 
-def _sentences(rows: list[Row], stats: list[Row] | None = None) -> list[str]:
-    return sentences(_summary(rows, stats or []))
+def _sentences(rows: list[Row], stats: Sequence[Row] = ()) -> list[str]:
+    return sentences(_causes(rows), stats)
 
 
 def test_noisy_neighbour_is_named_with_those_who_suffered() -> None:
     rows = [row for i in range(14) for row in _pause(60 + 5 * i, 2.714)]
-    summary = _summary(rows, [])
-    assert summary.causes == (
-        Cause(
-            "topic",
-            NOISY,
-            "demo",
-            "",
-            14,
-            14 * 2_714_000_000,
-            0,
-            set(OTHERS),
-            START_MS + 60_000,
-        ),
-    )
-    assert sentences(summary) == [
+    found = _causes(rows)
+    assert found == [
+        {
+            "limiter": "topic",
+            "name": NOISY,
+            "cluster": "demo",
+            "broker": "",
+            "pauses": 14,
+            "paused_ns": 14 * 2_714_000_000,
+            "open_pauses": 0,
+            "topics": sorted(OTHERS),
+            "first_ms": START_MS + 60_000,
+            **dict.fromkeys(USED),
+        },
+    ]
+    assert sentences(found) == [
         "Topic shop/orders/a exceeded its limit 14 times; it and 11 other topics were paused for "
         "38 s, summed over pauses."
     ]
@@ -175,20 +178,20 @@ def test_noisy_neighbour_is_named_with_those_who_suffered() -> None:
 def test_order_of_rows_does_not_matter_and_marks_within_a_pause_count_once() -> None:
     second = _row(60.5, "mark")
     rows = [*_pause(60, 2), second, *_pause(70, 3)]
-    assert _summary(rows, []) == _summary(rows[::-1])
-    assert _summary(rows, []).causes[0].pauses == 2
-    assert _summary(rows, []).causes[0].paused_ns == 5 * SECOND
+    assert _causes(rows) == _causes(rows[::-1])
+    assert _causes(rows)[0]["pauses"] == 2
+    assert _causes(rows)[0]["paused_ns"] == 5 * SECOND
 
 
 def test_pause_that_has_not_ended_counts_without_a_time() -> None:
-    (cause,) = _summary([_row(60, "mark")], []).causes
-    assert (cause.pauses, cause.open_pauses, cause.paused_ns) == (1, 1, 0)
+    (cause,) = _causes([_row(60, "mark")])
+    assert (cause["pauses"], cause["open_pauses"], cause["paused_ns"]) == (1, 1, 0)
 
 
 def test_connections_are_distinguished() -> None:
     other = {"cnx_id": "10.0.0.2:1", "collateral_topics": []}
-    (cause,) = _summary([*_pause(60, 4), *_pause(61, 1, **other)], []).causes
-    assert (cause.pauses, cause.paused_ns, cause.topics) == (2, 5 * SECOND, set(OTHERS))
+    (cause,) = _causes([*_pause(60, 4), *_pause(61, 1, **other)])
+    assert (cause["pauses"], cause["paused_ns"], cause["topics"]) == (2, 5 * SECOND, sorted(OTHERS))
 
 
 @pytest.mark.parametrize(
@@ -237,12 +240,12 @@ def test_a_shared_limit_is_named_with_the_topic_that_used_most_of_it() -> None:
         "share": 0.412,
         "used": "bytes",
     }
-    assert sentences(_summary(rows, [], [most])) == [
+    assert sentences(_causes(rows, [most])) == [
         "Broker broker-0 was over its own limit 2 times: connections with 12 topics were paused "
         "for 3.0 s, summed over pauses; shop/orders/b3 used most (41 % of the bytes)."
     ]
     elsewhere = {**most, "broker": "broker-1"}
-    assert "used most" not in sentences(_summary(rows, [], [elsewhere]))[0]
+    assert "used most" not in sentences(_causes(rows, [elsewhere]))[0]
 
 
 def test_paused_time_is_split_by_whose_limit_it_was() -> None:
@@ -381,7 +384,10 @@ def test_every_action_names_a_runbook_of_weir(tmp_path: Path) -> None:
             ],
         ),
         *backlog_findings([_over(2)], [], []),
-        *pause_findings(_summary(_pause(60, 2, limiter="broker", limiter_name="broker-0"))),
+        *pause_findings(
+            _causes(_pause(60, 2, limiter="broker", limiter_name="broker-0")),
+            dict.fromkeys(WHOSE, 0),
+        ),
     ]
     large = large_message_finding([], [], [_behind("b", "5:2", [0])])
     assert large is not None
@@ -535,7 +541,6 @@ def test_columns_that_are_read_are_columns_of_the_tables() -> None:
     for name, columns in (
         ("producer_id_decisions", DECISION_COLUMNS),
         ("chunk_messages", MESSAGE_COLUMNS),
-        ("incomplete_messages", INCOMPLETE_COLUMNS),
     ):
         assert set(columns) <= set(TABLES[name].names)
 
