@@ -482,7 +482,7 @@ def serve(
     """Serve what is wrong now as a page for a browser, until stopped."""
     from app.show.live import serve as run_serve
 
-    return run_serve(_settings(config, warehouse), listen)
+    return run_serve(_settings(config, warehouse, metrics={"listen": listen}))
 
 
 @app.command()

@@ -55,7 +55,7 @@ class CatchUp:
         self._last: tuple[int, Plan | None] = -1, None
         self._reached_ms: int | None = None
         """The plan of the last batch before the next one that left nothing; None before a look."""
-        self._ticked_ms = self._polled_ms = 0
+        self._ticked_ms = 0
 
     def begin(self, batch: int) -> None:
         """Tell the tasks of a batch how far silent keys are moved."""
@@ -86,11 +86,9 @@ class CatchUp:
         """A batch has records of polls up to a time (ms) to which the stream's clock does not follow
         them: a drain does, in this run or in a later one.
         """
-        if newest_ms > self._polled_ms:
-            warehouse, query = self._settings.location, self._query
-            kept_ms = checkpoints.require_identity(warehouse, query).polled_ms
-            self._polled_ms = max(newest_ms, kept_ms)
-            checkpoints.identify(warehouse, query, polled_ms=self._polled_ms)
+        warehouse, query = self._settings.location, self._query
+        kept_ms = checkpoints.require_identity(warehouse, query).polled_ms
+        checkpoints.identify(warehouse, query, polled_ms=max(newest_ms, kept_ms))
 
     def _say(self, reached_ms: int, drained_ms: int, tick: bool) -> None:
         for name, value in ((REACHED, reached_ms), (DRAINED, drained_ms), (TICK, int(tick))):

@@ -261,9 +261,8 @@ class Service:
         self._settings = settings
         self._endless = not available_now
         self._to_drain, self._drained = drain, False
+        # By query, the newest time (ms) of records that earlier runs have left undecided; 0 for none.
         self._waiting_ms = {name: self._waits_until(name) for name in queries if drain}
-        """By query, the newest time (ms) of records that earlier runs have left undecided; 0 for
-        none."""
         self._ended_here = not self._endless and not sources.ends_itself(settings)
         self._stopping = stopping
         self._progress = progress or Progress()
@@ -421,28 +420,31 @@ class Service:
         """Where the clocks of a query are to stand behind its last record (ms); None where they
         stand there, or where there is no record.
         """
-        location = self._settings.location
-        figures = [f.latest_event_s or 0.0 for f in self._progress.figures if f.name == name]
+        location, figures = self._settings.location, self._progress.figures
+        latest_s = [f.latest_event_s or 0.0 for f in figures if f.name == name]
         latest_ms = max(
             self._waiting_ms[name],
-            round(max(figures, default=0.0) * 1000),
+            round(max(latest_s, default=0.0) * 1000),
             checkpoints.require_identity(location, name).polled_ms,
         )
-        clock_ms = checkpoints.next_watermark_ms(
-            location, name, checkpoints.last_ended(location, name)
+        last, end_ms = (
+            checkpoints.last_ended(location, name),
+            self._settings.window_end_ms(latest_ms),
         )
-        end_ms = self._settings.window_end_ms(latest_ms)
+        clock_ms = checkpoints.next_watermark_ms(location, name, last)
         return end_ms if latest_ms and end_ms > clock_ms else None
 
     def _waits_until(self, name: str) -> int:
         """The newest time (ms) of records that are undecided as far as the query's clock tells: it
         follows the newest record by `idle_advance_ms`, until a drain moves it. 0 for none.
         """
-        location = self._settings.location
-        last = checkpoints.last_ended(location, name)
+        location, last = (
+            self._settings.location,
+            checkpoints.last_ended(self._settings.location, name),
+        )
         clock_ms = checkpoints.next_watermark_ms(location, name, last)
-        drained = not clock_ms or checkpoints.is_drain(location, name, last)
-        return 0 if drained else clock_ms + self._settings.idle_advance_ms
+        is_decided = not clock_ms or checkpoints.is_drain(location, name, last)
+        return 0 if is_decided else clock_ms + self._settings.idle_advance_ms
 
     def _say_what_waits(self) -> None:
         """Say that the newest records are stored and not decided: clocks follow the records."""

@@ -219,17 +219,12 @@ def offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     Empty if not known: only Kafka records a start. Of a source with polls beside it the streamed
     part; Spark has its sources in this order.
     """
-    text = _planned(warehouse, query, batch)
-    if not text:
-        return {}
-    lines = lines_of(text)
-    return offset_of(lines[min(2, len(lines) - 1)] if batch >= 0 else lines[-1])
+    return plan(warehouse, query, batch).streamed
 
 
 def poll_offsets(warehouse: Location, query: str, batch: int) -> dict[str, Any]:
     """The end of a batch in the polls, as Spark records it; empty if not known."""
-    text = _planned(warehouse, query, batch)
-    return offset_of(lines_of(text)[-1]) if text else {}
+    return plan(warehouse, query, batch).polls
 
 
 def _planned(warehouse: Location, query: str, batch: int) -> str | None:
@@ -383,14 +378,15 @@ class Plan:
 
 def plan(warehouse: Location, query: str, batch: int) -> Plan:
     """The plan of a batch; for batch -1 the start of the first batch."""
-    if batch < 0:
-        return Plan(streamed=offsets(warehouse, query, batch))
     text = _planned(warehouse, query, batch)
     if not text:
         return Plan()
-    _, about, *ends = text.split("\n")
-    planned_ms = int(json.loads(about).get("batchTimestampMs", 0))
-    return Plan(planned_ms, offset_of(ends[0]), offset_of(ends[-1]))
+    lines = lines_of(text)
+    polls = offset_of(lines[-1])
+    if batch < 0:
+        return Plan(0, polls, polls)
+    planned_ms = int(json.loads(lines[1]).get("batchTimestampMs", 0))
+    return Plan(planned_ms, offset_of(lines[min(2, len(lines) - 1)]), polls)
 
 
 def plan_without_records(warehouse: Location, query: str, watermark_ms: int, now_ms: int) -> None:

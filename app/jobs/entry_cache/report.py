@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from app.show.report.report_reader import ReportReader
 
 LINES = 6
-POINTS = 80
 TOP = 12
 
 _OVER_TIME = """
@@ -60,9 +59,7 @@ def cache(reader: ReportReader) -> ReportSection:
     parts: list[Chart | Grid] = []
     if totals:
         texts.append(cache_sentence(totals) or "No reads were made of the cache.")
-        span = reader.span
-        length = 1 if span is None else span.end_ms - span.start_ms
-        over_time = reader.rows(_OVER_TIME, lines=LINES, step=max(length // POINTS, 1))
+        over_time = reader.rows(_OVER_TIME, lines=LINES, step=reader.step_ms())
         parts = [
             *filled(
                 Chart(

@@ -20,7 +20,6 @@ from app.terminal.counts import counted
 
 TOP = 12
 LINES = 6
-POINTS = 80
 SHOWN_IDS = 3
 TONES = ("var(--c1)", "var(--c5)", "var(--bad)")
 VERDICTS = ("counted", "throttled", "rejected")
@@ -102,9 +101,7 @@ def principals(reader: ReportReader) -> ReportSection:
         for user in users
         for verdict in VERDICTS
     ]
-    span = reader.span
-    length = 1 if span is None else span.end_ms - span.start_ms
-    usage = reader.rows(_UTILISATION, lines=LINES, step=max(length // POINTS, 1))
+    usage = reader.rows(_UTILISATION, lines=LINES, step=reader.step_ms())
     parts = filled(
         Chart(
             "Batches with a new producer id, by user",

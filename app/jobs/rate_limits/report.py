@@ -280,11 +280,10 @@ def timeline(reader: ReportReader) -> ReportSection:
     span = reader.span
     if span is None or not reader.written("throttle_events"):
         return ReportSection(key, title, [reader.nothing_in("throttle_events")])
-    length = max(span.end_ms - span.start_ms, 1)
-    lanes = reader.rows(_LANES, until=span.end_ms, lanes=LANES, slot=max(length // SLOTS, 1))
+    lanes = reader.rows(_LANES, until=span.end_ms, lanes=LANES, slot=reader.step_ms(SLOTS))
     over_time = [
         {"at": row["at"], "until": row["until"], "kind": kind, "value": round(row[column], 3)}
-        for row in reader.rows(_OVER_TIME, bucket=max(length // BUCKETS, 1))
+        for row in reader.rows(_OVER_TIME, bucket=reader.step_ms(BUCKETS))
         for kind, column in KINDS
     ]
     counts = reader.row(

@@ -26,28 +26,22 @@ from app.show.report.build import day as day_of
 from app.show.report.model import Chart, Fold, Grid, GridColumn, Page, ReportSection
 from app.show.report.page import Live, html
 from app.show.report.report_reader import ReportSpan
+from app.terminal.counts import counted
 from app.terminal.moments import instant_of, moment_ms
 from app.terminal.rows import plain
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
 
-Asked = Mapping[str, str]
-"""The parameters of an address."""
-AGAIN_S = 15
-"""After which a browser loads a page again."""
-KEPT = 32
-"""Most pages that are kept current."""
-LOOKED_AT_S = 600.0
-"""For so long a page is kept current after somebody has asked for it."""
+AGAIN_S, LOOKED_AT_S, LONGEST_S = 15, 600.0, 20.0
+"""After which a browser loads a page again; for which a page is kept current after somebody has asked
+for it; for the statement of an answer."""
+KEPT, ROWS = 32, 500
+"""Most pages that are kept current, and rows of an answer."""
 LAST_MS = {"hour": 3_600_000, "day": 86_400_000, "week": 7 * 86_400_000}
-ROWS = 500
-"""Most rows of an answer on a page."""
-LONGEST_S = 20.0
-"""For the statement of an answer."""
-_OPTION = re.compile(r" --(by|since|until) ")
-"""Options of the command that are parameters of a question."""
 HOME = ("what is wrong now", "/")
+# Options of the command `query` that are parameters of a question.
+_OPTION = re.compile(r" --(by|since|until) ")
 
 
 class LivePages:
@@ -64,15 +58,15 @@ class LivePages:
         self._kept: dict[tuple[str, str], tuple[float, Page, Live]] = {}
         """By the time and the cluster that it shows: when it was asked for (s), and the page."""
 
-    def page(self, path: str, given: Asked) -> str:
+    def page(self, path: str, given: Mapping[str, str]) -> str:
         """A page as HTML; UserError for what cannot be asked."""
         if path != "/":
             return html(*PAGES[path](self._settings, given))
         address = given.get("last", "hour"), given.get("cluster", "")
         _, page, live = self._kept.pop(address, None) or (0, *self._made(address))
         self._kept[address] = time.monotonic(), page, live
-        for oldest in list(self._kept)[:-KEPT]:
-            self._kept.pop(oldest, None)
+        if len(self._kept) > KEPT:
+            del self._kept[next(iter(self._kept))]
         return html(page, day_of(page), replace(live, problem=self._problem))
 
     def keep_current(self, stop: threading.Event) -> None:
@@ -122,33 +116,37 @@ def now(settings: Settings, last: str, cluster: str) -> tuple[Page, Live]:
     return replace(page, sections=sections), Live(links, AGAIN_S, of=of)
 
 
-def explain(settings: Settings, given: Asked) -> tuple[Page, str, Live]:
+def explain(settings: Settings, given: Mapping[str, str]) -> tuple[Page, str, Live]:
     """The decisions about an entity around a moment."""
+    cluster, at = given.get("cluster"), given.get("at")
     ask = Ask.about(
-        given.get("kind", ""),
-        given.get("name", ""),
-        given.get("second"),
-        cluster=given.get("cluster"),
+        given.get("kind", ""), given.get("name", ""), given.get("second"), cluster=cluster
     )
-    at_ms = moment_ms(given["at"], f"at={given['at']}") if "at" in given else None
-    _, ask, found, hidden = around(settings, ask, at_ms)
-    sections = [
-        ReportSection(key, key, [_told(sentence) for sentence in sentences])
-        for key, sentences in groupby(found, lambda sentence: day(sentence.at_ms))
-    ]
-    covers = f"{len(found)} of {len(found) + hidden} decisions around {instant_of(ask.at_ms)}."
-    return _page(f"{ask.kind} {ask.name}", covers, sections), "", Live([HOME])
+    _, ask, found, hidden = around(settings, ask, moment_ms(at, f"at={at}") if at else None)
+    page = Page(
+        title := f"{ask.kind} {ask.name}",
+        f"{len(found)} of {len(found) + hidden} decisions around {instant_of(ask.at_ms)}.",
+        title,
+        [],
+        [
+            ReportSection(key, key, [_told(sentence) for sentence in sentences])
+            for key, sentences in groupby(found, lambda sentence: day(sentence.at_ms))
+        ],
+    )
+    return page, "", Live([HOME])
 
 
-def answer(settings: Settings, given: Asked) -> tuple[Page, str, Live]:
+def answer(settings: Settings, given: Mapping[str, str]) -> tuple[Page, str, Live]:
     """The answer of a question or a statement, as the command `query` is asked it."""
-    text = given.get("ask", "")
+    text, every = given.get("ask", ""), Warehouse.of(settings.location, settings.owners)
     name, *more = shlex.split(_OPTION.sub(r" --param \1=", text)) or [""]
     params = parameters([word for word in more if word != "--param"])
-    warehouse = Warehouse.of(settings.location, settings.owners)
-    warehouse = warehouse.of_cluster(given.get("cluster"))
     try:
-        with asked(warehouse, name, params) as (connection, sql, values):
+        with asked(every.of_cluster(given.get("cluster")), name, params) as (
+            connection,
+            sql,
+            values,
+        ):
             timer = threading.Timer(LONGEST_S, connection.interrupt)
             timer.start()
             try:
@@ -160,12 +158,14 @@ def answer(settings: Settings, given: Asked) -> tuple[Page, str, Live]:
     except duckdb.Error as error:
         raise UserError(f"query: {first_lines(error)}") from error
     grid = Grid(
-        f"{len(rows)} rows",
+        counted(len(rows), "row"),
         [GridColumn(each, each) for each in names],
         [plain(dict(zip(names, row, strict=True))) for row in rows],
     )
-    section = ReportSection("answer", "Answer", [], [grid, Fold("SQL", sql)])
-    return _page(text, "", [section]), "", Live([HOME])
+    page = Page(
+        text, "", text, [], [ReportSection("answer", "Answer", [], [grid, Fold("SQL", sql)])]
+    )
+    return page, "", Live([HOME])
 
 
 def _told(sentence: Sentence) -> str:
@@ -174,13 +174,8 @@ def _told(sentence: Sentence) -> str:
     return f"{clock(sentence.at_ms)} {sentence.text} ({sentence.rule}; {row.table} {key})"
 
 
-def _page(title: str, covers: str, sections: list[ReportSection]) -> Page:
-    return Page(title, covers, title, [], sections, facts={"to_ms": 0, "made_ms": 0})
-
-
-PAGES: dict[str, Callable[[Settings, Asked], tuple[Page, str, Live]]] = {
+PAGES: dict[str, Callable[[Settings, Mapping[str, str]], tuple[Page, str, Live]]] = {
     "/explain": explain,
     "/query": answer,
 }
 """Those that are made when they are asked for."""
-PATHS = ("/", *PAGES)

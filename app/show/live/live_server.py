@@ -5,8 +5,6 @@ from __future__ import annotations
 import base64
 import hmac
 import os
-import signal
-import threading
 from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING
@@ -15,9 +13,11 @@ from urllib.parse import parse_qsl
 from app.config.metrics import address
 from app.errors import UserError
 from app.read.relations import Warehouse
-from app.show.live.live_pages import PATHS, LivePages
+from app.show.live.live_pages import PAGES, LivePages
 from app.show.metrics import say_to_log
-from app.show.metrics.server import is_loopback, start
+from app.show.metrics.endpoints import HEALTH
+from app.show.metrics.serve import served, until_stopped
+from app.show.metrics.server import is_loopback
 from app.tables import manifest
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 PASSWORD = "WEIR_SERVE_PASSWORD"
-LISTEN = "127.0.0.1:9465"
-HEALTH = "/healthz"
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
 HEADERS = [
     ("Content-Type", "text/html; charset=utf-8"),
     ("Cache-Control", "no-store"),
@@ -37,40 +34,25 @@ HEADERS = [
 ]
 
 
-def serve(settings: Settings, listen: str = LISTEN) -> int:
-    """Serve the pages of a warehouse until SIGTERM or SIGINT; 0. UserError where nothing can listen,
-    or where others reach the address and no password is set."""
-    try:
-        host, port = address(listen)
-    except ValueError as error:
-        raise UserError(f"--listen {error}") from error
+def serve(settings: Settings) -> int:
+    """Serve the pages of a warehouse at `metrics.listen` until SIGTERM or SIGINT; 0. UserError where
+    nothing can listen, or where others reach the address and no password is set."""
+    assert settings.metrics is not None
+    listen, password = settings.metrics.listen, os.environ.get(PASSWORD, "")
+    host, _ = address(listen)
     Warehouse.of(settings.location).require()
     manifest.load(settings.location)
-    password = os.environ.get(PASSWORD, "")
     if not password and host != "localhost" and not is_loopback(host):
         raise UserError(
             f"serve: {listen} can be reached from other machines\nset {PASSWORD}, for which browsers "
             "ask, or listen on 127.0.0.1 behind a proxy that asks who it is"
         )
-    pages, stop = LivePages(settings), threading.Event()
-    try:
-        server, thread = start(host, port, guarded(application(pages), password), (HEALTH,))
-    except OSError as error:
-        raise UserError(
-            f"serve: --listen {listen}: {error.strerror or error}\nanother program may hold the port:"
-            " choose one with --listen HOST:PORT"
-        ) from error
-    earlier = {number: signal.signal(number, lambda *_: stop.set()) for number in SIGNALS}
-    try:
-        shown = f"[{host}]" if ":" in host else host
-        say_to_log(f"{settings.warehouse} on http://{shown}:{server.server_port}/")
+    pages = LivePages(settings)
+    app = guarded(application(pages), password)
+    with until_stopped() as stop, served(listen, app, (HEALTH,)) as url:
+        say_to_log(f"{settings.warehouse} on {url}/")
         pages.page("/", {})
         pages.keep_current(stop)
-    finally:
-        server.shutdown()
-        thread.join()
-        for number, handler in earlier.items():
-            signal.signal(number, handler)
     return 0
 
 
@@ -84,7 +66,7 @@ def application(pages: LivePages) -> WSGIApplication:
                 status, text = "405 Method Not Allowed", "GET or HEAD"
             elif path == HEALTH:
                 text = "ok"
-            elif path in PATHS:
+            elif path == "/" or path in PAGES:
                 text = pages.page(path, dict(parse_qsl(environ["QUERY_STRING"])))
             else:
                 status = "404 Not Found"

@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ from app.tables import manifest
 from app.terminal.rows import plain
 
 if TYPE_CHECKING:
+    from wsgiref.types import WSGIApplication
+
     from app.config.settings import Settings
 
 LAST_READ_S = 1.0
@@ -59,15 +61,21 @@ def print_once(settings: Settings, as_json: bool) -> int:
 
 def serve(settings: Settings) -> int:
     """Serve until SIGTERM or SIGINT."""
+    with until_stopped() as stop, exporting(settings, say_to_log, OF_METRICS):
+        stop.wait()
+    return 0
+
+
+@contextmanager
+def until_stopped() -> Iterator[threading.Event]:
+    """An event that SIGTERM and SIGINT set meanwhile."""
     stop = threading.Event()
     earlier = {number: signal.signal(number, lambda *_: stop.set()) for number in SIGNALS}
     try:
-        with exporting(settings, say_to_log, OF_METRICS):
-            stop.wait()
+        yield stop
     finally:
         for number, handler in earlier.items():
             signal.signal(number, handler)
-    return 0
 
 
 @contextmanager
@@ -82,27 +90,38 @@ def exporting(
     that is what keeps the warehouse from being read."""
     exporter = Exporter(settings, say)
     listen = (settings.metrics or MetricsSettings()).listen
-    host, port = address(listen)
     app = endpoints(make_wsgi_app(_registry(exporter)), obstacle or exporter.obstacle)
-    try:
-        server, thread = start(host, port, app, (HEALTH, READY))
-    except OSError as error:
-        raise taken(listen, error, remedy) from error
-    shown = f"[{host}]" if ":" in host else host
-    say(f"metrics of {settings.warehouse} on http://{shown}:{server.server_port}/metrics")
     stop = threading.Event()
     # A read that hangs must not keep the process from ending.
     reader = threading.Thread(
         target=exporter.keep_current, args=(stop,), daemon=True, name="weir-metrics"
     )
-    reader.start()
+    with served(listen, app, (HEALTH, READY), remedy) as url:
+        say(f"metrics of {settings.warehouse} on {url}/metrics")
+        reader.start()
+        try:
+            yield
+        finally:
+            stop.set()
+    reader.join(LAST_READ_S)
+
+
+@contextmanager
+def served(
+    listen: str, app: WSGIApplication, at_once: Sequence[str], remedy: str = OF_METRICS
+) -> Iterator[str]:
+    """Serve an application on HOST:PORT meanwhile, at the address that is given back. A UserError with
+    the `remedy` if it cannot be listened on."""
+    host, port = address(listen)
     try:
-        yield
+        server, thread = start(host, port, app, at_once)
+    except OSError as error:
+        raise taken(listen, error, remedy) from error
+    try:
+        yield f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}"
     finally:
-        stop.set()
         server.shutdown()
         thread.join()
-        reader.join(LAST_READ_S)
 
 
 def _registry(exporter: Exporter) -> CollectorRegistry:

@@ -28,16 +28,16 @@ RELATIVE_LINK = re.compile(r"\[([^]]*)\]\((?!https?:)[^)]*\)")
 
 @dataclass(frozen=True)
 class Live:
-    """What a page has that is served: its rows lead to `explain` and to their questions."""
+    """What a page has that is served: its rows lead to `explain` and to their questions.
+
+    `links` are texts and addresses of other pages; the browser loads it again after `again_s`, if that is
+    not 0; `problem` is why it is older than the tables; `of` ends the address of a question.
+    """
 
     links: Sequence[tuple[str, str]] = ()
-    """Texts and addresses of other pages."""
     again_s: int = 0
-    """When the browser loads it again (s); 0 for never."""
     problem: str = ""
-    """Why it is older than the tables, if it is."""
     of: str = ""
-    """What the address of a question ends with: the cluster of the page."""
 
 
 def html(page: Page, day: str, live: Live | None = None) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,12 +104,13 @@ class ReportReader:
         state = self.states.get(table)
         return state is not None and state.version is not None and state.rows != 0
 
-    def team(self, cluster: str | None, topic: str | None, user: str | None) -> str | None:
-        """Who owns a topic or a user."""
-        if not topic and not user:
-            return None
-        owner = owner_of(self.warehouse.owners, cluster, topic, user)
-        return None if owner is None else owner.team
+    def team(self, labels: Mapping[str, str | None]) -> str | None:
+        """Who owns the topic or the user of labels, as an alert has them."""
+        topic, user = labels.get("topic"), labels.get("user") or labels.get("principal")
+        named = (topic or user) and owner_of(
+            self.warehouse.owners, labels.get("cluster"), topic, user
+        )
+        return named.team if named else None
 
     def nothing_in(self, *tables: str) -> str:
         """Why tables have nothing to show."""
@@ -117,6 +118,11 @@ class ReportReader:
         if any(self.written(table) for table in tables):
             return f"No rows of {names} fall into the time of this report."
         return f"Nothing has been written to {names} yet."
+
+    def step_ms(self, parts: int = 80) -> int:
+        """The length of one of so many parts of the time that the page is about (ms)."""
+        span = self.span
+        return 1 if span is None else max((span.end_ms - span.start_ms) // parts, 1)
 
     def _covered(self) -> ReportSpan | None:
         """From the first window or check to the end of the last; None without any."""

@@ -38,16 +38,15 @@ def actions_of(findings: Sequence[Finding], reader: ReportReader) -> list[Row]:
         {
             "remedy": action.remedy,
             "reason": action.reason,
-            "team": reader.team(action.cluster, action.topic, action.user),
+            "team": reader.team(of),
             "by_ms": action.by_ms,
             "lasts": action.lasts,
             "topic": action.topic,
-            "explain": explained(
-                {"cluster": action.cluster, "topic": action.topic, "user": action.user}
-            ),
+            "explain": explained(of),
             "runbook": action.runbook,
         }
         for action in actions
+        for of in [{"cluster": action.cluster, "topic": action.topic, "user": action.user}]
     ]
 
 

@@ -13,8 +13,6 @@ from app.terminal.amounts import NONE
 from app.terminal.counts import counted
 
 LINES = 6
-POINTS = 80
-"""Checks that a line shows; of more, those with the highest value."""
 TOP = 12
 AHEAD = 6
 """Subscriptions that are listed by what lies ahead."""
@@ -126,9 +124,8 @@ def backlogs(reader: ReportReader) -> ReportSection:
 
 
 def _series(reader: ReportReader, value: str) -> list[Row]:
-    span = reader.span
-    length = 1 if span is None else span.end_ms - span.start_ms
-    rows = reader.rows(_SERIES.format(value=value), lines=LINES, step=max(length // POINTS, 1))
+    # Of the checks of a step a line shows that with the highest value.
+    rows = reader.rows(_SERIES.format(value=value), lines=LINES, step=reader.step_ms())
     scale = 100 if value == _USAGE else 1
     return [
         {"name": short(row["topic"]), "at": row["at"], "value": row["value"] * scale}

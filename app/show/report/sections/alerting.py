@@ -42,9 +42,7 @@ def alerting(reader: ReportReader) -> ReportSection:
         )
     for row in rows:
         row["explain"] = explained(row["labels"], row["since_ms"])
-        labels = row.pop("labels")
-        user = labels.get("user") or labels.get("principal")
-        row["team"] = reader.team(labels.get("cluster"), labels.get("topic"), user)
+        row["team"] = reader.team(row.pop("labels"))
     firing = [row for row in rows if row["state"] == "firing"]
     verdict = (
         f"{counted(len(firing), 'alert')} {'fires' if len(firing) == 1 else 'fire'}"

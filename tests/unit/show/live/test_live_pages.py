@@ -16,6 +16,7 @@ import pytest
 
 from app.cli import main
 from app.config.settings import Settings, load_settings
+from app.show.live import live_pages
 from app.show.live.live_pages import LivePages
 from app.show.live.live_server import PASSWORD, application, guarded, serve
 from tests.support.hostile import HOSTILE_NAMES
@@ -176,6 +177,16 @@ def test_an_empty_warehouse_has_a_page(tmp_path: Path) -> None:
     assert "There is no data yet" in Browser(of(tmp_path / "warehouse")).get()
 
 
+def test_who_asks_for_many_clusters_fills_no_memory(
+    warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live_pages, "KEPT", 2)
+    browser = Browser(of(warehouse))
+    for number in range(4):
+        browser.get(f"/?cluster=c{number}")
+    assert len(browser.pages._kept) == 2 and ("hour", "c3") in browser.pages._kept
+
+
 @pytest.mark.parametrize(
     ("address", "status", "told"),
     [
@@ -240,7 +251,7 @@ def test_an_address_that_is_none_is_refused(
     warehouse: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["serve", "--warehouse", warehouse, "--listen", "here"]) == 2
-    assert "--listen" in capsys.readouterr().err
+    assert "metrics.listen" in capsys.readouterr().err
     assert main(["serve", "--warehouse", f"{warehouse}-none"]) == 2
     assert "does not exist" in capsys.readouterr().err
     assert serve.__doc__
