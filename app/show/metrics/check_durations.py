@@ -46,7 +46,4 @@ def samples(warehouse: Location) -> Iterator[Sample]:
     ):
         broker = newest.cluster, newest.broker
         for end, value in newest.checks.items():
-            if end in ("count", "sum"):
-                yield f"{NAME}_{end}", broker, value
-            else:
-                yield f"{NAME}_bucket", (*broker, end), value
+            yield NAME, (*broker, end), value

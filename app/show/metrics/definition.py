@@ -7,7 +7,7 @@ from typing import Literal
 
 from app.show.metrics.part import MetricsPart
 
-Kind = Literal["counter", "gauge", "counter as gauge"]
+Kind = Literal["counter", "gauge", "counter as gauge", "histogram"]
 BROKER = ("cluster", "broker")
 LAST = 9
 

@@ -232,14 +232,17 @@ def families(samples: Iterable[Sample]) -> Iterator[Metric]:
     for name, definition in METRICS.items():
         if name not in by_name:
             continue
-        kind = "counter" if definition.kind == "counter" else "gauge"
+        kind = "gauge" if definition.kind == "counter as gauge" else definition.kind
         metric = Metric(
             name.removesuffix("_total") if kind == "counter" else name, definition.meaning, kind
         )
         for _, values, value in by_name.pop(name):
             pairs = zip(definition.labels, values, strict=True)
+            named, own = {k: lines(v) for k, v in pairs if v}, name
+            if kind == "histogram":  # `le` is the end of a bucket, count or sum
+                own += f"_{named.pop('le')}" if named["le"] in ("count", "sum") else "_bucket"
             if value is not None:
-                metric.add_sample(name, {k: lines(v) for k, v in pairs if v}, float(value))
+                metric.add_sample(own, named, float(value))
         if metric.samples:
             yield metric
     assert not by_name, f"not in the catalogue: {', '.join(by_name)}"

@@ -43,14 +43,17 @@ def print_once(settings: Settings, as_json: bool) -> int:
             json.dumps(
                 [
                     {
-                        "name": metric.samples[0].name,
+                        "name": name,
                         "type": metric.type,
                         "help": metric.documentation,
                         "samples": [
-                            {"labels": s.labels, "value": plain(s.value)} for s in metric.samples
+                            {"labels": s.labels, "value": plain(s.value)}
+                            for s in metric.samples
+                            if s.name == name
                         ],
                     }
                     for metric in exporter.collect()
+                    for name in dict.fromkeys(s.name for s in metric.samples)
                 ]
             )
         )

@@ -243,26 +243,12 @@ _DEFINITIONS = (
         "backlog_evictions",
     ),
     Definition(
-        "pulsar_storage_backlog_quota_check_duration_seconds_bucket",
-        "counter as gauge",
+        "pulsar_storage_backlog_quota_check_duration_seconds",
+        "histogram",
         (*BROKER, "le"),
         "The broker's own histogram of the durations of its checks, as reconcile has read it"
         " last: with brokers of the section reconcile only.",
         "reconcile",
-    ),
-    *defined(
-        BROKER,
-        "reconcile",
-        (
-            "pulsar_storage_backlog_quota_check_duration_seconds_count",
-            "counter as gauge",
-            "Of these, the number of observations.",
-        ),
-        (
-            "pulsar_storage_backlog_quota_check_duration_seconds_sum",
-            "counter as gauge",
-            "Of these, the sum (s).",
-        ),
     ),
     Definition(
         "weir_backlog_dropped_entries_total",

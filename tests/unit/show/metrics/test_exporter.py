@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families as plain_text
 
 from app.config.described import described
 from app.config.settings import Settings, load_settings
@@ -746,5 +748,10 @@ def test_the_durations_of_the_brokers_checks_are_passed_on(make_settings: MakeSe
     assert value(found, f"{name}_sum", broker="b1:8080") == 12
     assert value(found, f"{name}_bucket", le="5.0") == 7
     assert value(found, f"{name}_bucket", le="+Inf") == 8
+    exporter, registry = Exporter(settings, silent), CollectorRegistry(auto_describe=False)
+    assert exporter.refresh() == []
+    registry.register(exporter)
+    shown = {m.name: m.type for m in plain_text(generate_latest(registry).decode())}
+    assert shown[name] == "histogram" and f"{name}_bucket" not in shown
     write_text(settings.location, RECONCILE, "{")
     assert not [metric for metric, _ in whole(settings) if metric.startswith(name)]

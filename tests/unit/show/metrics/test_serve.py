@@ -121,7 +121,11 @@ def test_once_prints_every_metric_of_the_catalogue_and_nothing_else(
     )
     code, out, err = run(capsys, "--once", "--config", str(config), "--idle", "999999999s")
     assert (code, err) == (0, "")
-    found = {s.name: set(s.labels) for m in plain_text(out) for s in m.samples}
+    found: dict[str, set[str]] = {}
+    for metric in plain_text(out):
+        for sample in metric.samples:
+            name = metric.name if metric.type == "histogram" else sample.name
+            found.setdefault(name, set()).update(sample.labels)
     unseen = {"weir_exporter_errors_total"} | {n for n in METRICS if n.startswith("weir_query_")}
     assert set(found) == set(METRICS) - unseen
     assert 'weir_alerts_info{runbook_base="https://git.example.com/weir/blob/main"} 1.0' in out
@@ -140,6 +144,13 @@ def test_once_prints_json(warehouse: str, capsys: pytest.CaptureFixture[str]) ->
         "samples": [{"labels": {}, "value": 1.0}],
     }
     assert found["weir_published_messages_total"]["type"] == "counter"
+    checks = "pulsar_storage_backlog_quota_check_duration_seconds"
+    of = {"cluster": "east", "broker": "b1"}
+    assert [found[f"{checks}_{part}"]["samples"] for part in ("bucket", "count", "sum")] == [
+        [{"labels": {**of, "le": "1.0"}, "value": 3}, {"labels": {**of, "le": "+Inf"}, "value": 4}],
+        [{"labels": of, "value": 4}],
+        [{"labels": of, "value": 2.5}],
+    ]
 
 
 @pytest.mark.parametrize(
