@@ -66,7 +66,6 @@ WORDS = {
     *("reader_kind", "api", "bound_level", "basis", "file", "trace", "settings", "measure"),
     *(
         "compared_job",
-        "method",
         "event_type",
         "sub_type",
         "read_pos",
