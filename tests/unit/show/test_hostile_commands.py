@@ -59,6 +59,7 @@ OTHERS = {
     "explain": "below, for each kind",
     "alerts watch": "the rounds of `alerts check`",
     "policy test": "reads cases: tests/unit/whatif",
+    "serve": "serves pages: tests/unit/show/live",
 }
 CODES = (0, 1, 2)
 
