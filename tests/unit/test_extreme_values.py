@@ -62,7 +62,7 @@ def plain_row(table: str) -> dict[str, Any]:
         if kind == pa.string()
         else 1
         if kind == pa.int64()
-        else {"x": "y"}
+        else {"x": 1 if pa.types.is_int64(kind.item_type) else "y"}
         if pa.types.is_map(kind)
         else None
         for name, kind in kinds.items()
@@ -104,6 +104,9 @@ def warehouse(tmp_path_factory) -> str:
     unlimited = plain_row("client_usage")  # of a client without a limit, and one that is large
     large = {**unlimited, "broker": "b9", "window_ms": 60_000, "bytes": 10**9}
     write(folder, "client_usage", [unlimited, large])
+    write(folder, "group_lag", [plain_row("group_lag")])  # ahead
+    paused = {"broker": "b9", "window_ms": 60_000, "collateral_ns": 10**10, "culprit_ns": 0}
+    write(folder, "topic_throttle_stats", [{**plain_row("topic_throttle_stats"), **paused}])
     # the archive has the time of arrival of every record
     events = Warehouse(folder).open("events").to_pyarrow_table().to_pylist()
     filled = [
