@@ -427,21 +427,17 @@ class Service:
             round(max(latest_s, default=0.0) * 1000),
             checkpoints.require_identity(location, name).polled_ms,
         )
-        last, end_ms = (
-            checkpoints.last_ended(location, name),
-            self._settings.window_end_ms(latest_ms),
-        )
+        last = checkpoints.last_ended(location, name)
         clock_ms = checkpoints.next_watermark_ms(location, name, last)
+        end_ms = self._settings.window_end_ms(latest_ms)
         return end_ms if latest_ms and end_ms > clock_ms else None
 
     def _waits_until(self, name: str) -> int:
         """The newest time (ms) of records that are undecided as far as the query's clock tells: it
         follows the newest record by `idle_advance_ms`, until a drain moves it. 0 for none.
         """
-        location, last = (
-            self._settings.location,
-            checkpoints.last_ended(self._settings.location, name),
-        )
+        location = self._settings.location
+        last = checkpoints.last_ended(location, name)
         clock_ms = checkpoints.next_watermark_ms(location, name, last)
         is_decided = not clock_ms or checkpoints.is_drain(location, name, last)
         return 0 if is_decided else clock_ms + self._settings.idle_advance_ms

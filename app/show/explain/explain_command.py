@@ -236,9 +236,7 @@ def _print(ask: Ask, result: list[Sentence], hidden: int, owner: dict[str, str] 
         say()
         line = f"{clock(sentence.at_ms)}  {printable(sentence.text)}"
         say(_wrapped(line, width, [n.shown for n in sentence.numbers]))
-        row = sentence.decision
-        key = " ".join(f"{name}={value}" for name, value in row.key.items()) or "sums"
-        say(f"{' ' * 14}({sentence.rule}; {row.table} {printable(key)})")
+        say(f"{' ' * 14}({printable(sentence.source)})")
     if hidden:
         say(
             f"\nat least {hidden} more sentences: --limit {ask.limit + hidden} shows them,"

@@ -58,6 +58,13 @@ class Sentence:
         """The row that the sentence is about."""
         return next(iter(self.rows.values()))
 
+    @property
+    def source(self) -> str:
+        """The rule, and the table and key of the row that the sentence is about."""
+        row = self.decision
+        key = " ".join(f"{name}={value}" for name, value in row.key.items())
+        return f"{self.rule}; {row.table} {key or 'sums'}"
+
 
 @dataclass(frozen=True)
 class Value:

@@ -14,13 +14,13 @@ from urllib.parse import urlencode
 
 import duckdb
 
-from app.errors import UserError
+from app.errors import UserError, reason
 from app.read.arrow_answers import asked
 from app.read.question import given as parameters
 from app.read.relations import Warehouse, first_lines, states
 from app.show.explain.ask import Ask
 from app.show.explain.explain_command import around
-from app.show.explain.sentence import Sentence, clock, day
+from app.show.explain.sentence import clock, day
 from app.show.report.build import build
 from app.show.report.build import day as day_of
 from app.show.report.model import Chart, Fold, Grid, GridColumn, Page, ReportSection
@@ -61,16 +61,16 @@ class LivePages:
     def page(self, path: str, given: Mapping[str, str]) -> str:
         """A page as HTML; UserError for what cannot be asked."""
         if path != "/":
-            return html(*PAGES[path](self._settings, given))
+            return html(PAGES[path](self._settings, given), "", Live([HOME]))
         address = given.get("last", "hour"), given.get("cluster", "")
         _, page, live = self._kept.pop(address, None) or (0, *self._made(address))
         self._kept[address] = time.monotonic(), page, live
         if len(self._kept) > KEPT:
-            del self._kept[next(iter(self._kept))]
+            self._kept.pop(next(iter(self._kept)), None)
         return html(page, day_of(page), replace(live, problem=self._problem))
 
     def keep_current(self, stop: threading.Event) -> None:
-        """Make the pages again that are looked at, until stopped; the first one is made at once."""
+        """Make the pages again that are looked at, until stopped."""
         while not stop.is_set():
             self.renew()
             stop.wait(AGAIN_S)
@@ -88,8 +88,8 @@ class LivePages:
                     else:
                         self._kept[address] = asked_s, *self._made(address)
             self._versions, self._problem = versions, ""
-        except (UserError, OSError, duckdb.Error) as error:
-            self._problem = f"Not current, because the tables cannot be read: {error}"
+        except Exception as error:  # noqa: BLE001 - the page that was there stays, and says so
+            self._problem = f"Not current, because the tables cannot be read: {reason(error)}"
 
     def _made(self, address: tuple[str, str]) -> tuple[Page, Live]:
         with self._lock:  # a page takes a second of both cores
@@ -116,27 +116,30 @@ def now(settings: Settings, last: str, cluster: str) -> tuple[Page, Live]:
     return replace(page, sections=sections), Live(links, AGAIN_S, of=of)
 
 
-def explain(settings: Settings, given: Mapping[str, str]) -> tuple[Page, str, Live]:
+def explain(settings: Settings, given: Mapping[str, str]) -> Page:
     """The decisions about an entity around a moment."""
     cluster, at = given.get("cluster"), given.get("at")
     ask = Ask.about(
         given.get("kind", ""), given.get("name", ""), given.get("second"), cluster=cluster
     )
     _, ask, found, hidden = around(settings, ask, moment_ms(at, f"at={at}") if at else None)
-    page = Page(
+    return Page(
         title := f"{ask.kind} {ask.name}",
-        f"{len(found)} of {len(found) + hidden} decisions around {instant_of(ask.at_ms)}.",
+        f"{len(found)} of {len(found) + hidden} decisions around {instant_of(ask.at_ms)}."
+        if found
+        else "No job has a decision about it at that time.",
         title,
         [],
         [
-            ReportSection(key, key, [_told(sentence) for sentence in sentences])
+            ReportSection(
+                key, key, [f"{clock(told.at_ms)} {told.text} ({told.source})" for told in sentences]
+            )
             for key, sentences in groupby(found, lambda sentence: day(sentence.at_ms))
         ],
     )
-    return page, "", Live([HOME])
 
 
-def answer(settings: Settings, given: Mapping[str, str]) -> tuple[Page, str, Live]:
+def answer(settings: Settings, given: Mapping[str, str]) -> Page:
     """The answer of a question or a statement, as the command `query` is asked it."""
     text, every = given.get("ask", ""), Warehouse.of(settings.location, settings.owners)
     name, *more = shlex.split(_OPTION.sub(r" --param \1=", text)) or [""]
@@ -162,19 +165,12 @@ def answer(settings: Settings, given: Mapping[str, str]) -> tuple[Page, str, Liv
         [GridColumn(each, each) for each in names],
         [plain(dict(zip(names, row, strict=True))) for row in rows],
     )
-    page = Page(
+    return Page(
         text, "", text, [], [ReportSection("answer", "Answer", [], [grid, Fold("SQL", sql)])]
     )
-    return page, "", Live([HOME])
 
 
-def _told(sentence: Sentence) -> str:
-    row = sentence.decision
-    key = " ".join(f"{name}={value}" for name, value in row.key.items())
-    return f"{clock(sentence.at_ms)} {sentence.text} ({sentence.rule}; {row.table} {key})"
-
-
-PAGES: dict[str, Callable[[Settings, Mapping[str, str]], tuple[Page, str, Live]]] = {
+PAGES: dict[str, Callable[[Settings, Mapping[str, str]], Page]] = {
     "/explain": explain,
     "/query": answer,
 }

@@ -73,6 +73,8 @@ def application(pages: LivePages) -> WSGIApplication:
                 text = 'There is no such page: <a href="/">what is wrong now</a>'
         except (UserError, ValueError) as error:
             status, text = "400 Bad Request", f"<pre>{escape(str(error))}</pre>"
+        except Exception as error:  # noqa: BLE001 - an answer, where a connection would only end
+            status, text = "500 Internal Server Error", f"<pre>{escape(repr(error))}</pre>"
         begin(status, HEADERS)
         return [text.encode()]
 
@@ -80,7 +82,8 @@ def application(pages: LivePages) -> WSGIApplication:
 
 
 def guarded(app: WSGIApplication, password: str) -> WSGIApplication:
-    """The application for those who know the password, under any name; for all without one."""
+    """The application for those who know the password, under any name; for all without one. Whether
+    it serves is for probes, which know none."""
     if not password:
         return app
 
@@ -90,7 +93,7 @@ def guarded(app: WSGIApplication, password: str) -> WSGIApplication:
             known = base64.b64decode(given).partition(b":")[2] if kind.lower() == "basic" else b""
         except ValueError:
             known = b""
-        if hmac.compare_digest(known, password.encode()):
+        if environ["PATH_INFO"] == HEALTH or hmac.compare_digest(known, password.encode()):
             return app(environ, begin)
         begin("401 Unauthorized", [*HEADERS, ("WWW-Authenticate", 'Basic realm="Weir"')])
         return [f"The password is that of {PASSWORD}.".encode()]

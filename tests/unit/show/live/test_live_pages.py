@@ -172,6 +172,38 @@ def test_a_page_follows_the_tables_and_says_when_it_cannot(tmp_path: Path) -> No
     assert browser.status == "200 OK" and "Not current" in text and "is over its limit" in text
 
 
+@pytest.mark.parametrize("at", ["", "&at=2001-01-01"])
+def test_of_what_no_job_has_decided_on_the_page_says_so(warehouse: str, at: str) -> None:
+    browser = Browser(of(warehouse))
+    text = browser.get(f"/explain?kind=topic&name=never/seen/it{at}")
+    assert browser.status == "200 OK" and "No job has a decision" in text and "1970" not in text
+
+
+def test_a_mistake_of_weir_ends_neither_the_page_nor_the_server(
+    warehouse: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = str(tmp_path / "warehouse")
+    shutil.copytree(warehouse, place)
+    browser = Browser(of(place))
+    made = browser.get()
+    write(place, "alerts", [alert("firing", 0, 1)])
+
+    def mistaken(*_: Any) -> None:
+        raise KeyError("a rule of tomorrow")
+
+    monkeypatch.setattr(live_pages, "now", mistaken)
+    monkeypatch.setattr(live_pages, "around", mistaken)
+    browser.pages.renew()
+    text = browser.get()
+    assert browser.status == "200 OK" and "a rule of tomorrow" in unescape(text)
+    assert text.count("<section") == made.count("<section")
+    assert "a rule of tomorrow" in unescape(browser.get("/explain?kind=topic&name=x"))
+    assert browser.status == "500 Internal Server Error"
+    monkeypatch.undo()
+    browser.pages.renew()
+    assert "a/b/c is over its limit" in browser.get() and "Not current" not in browser.get()
+
+
 def test_an_empty_warehouse_has_a_page(tmp_path: Path) -> None:
     (tmp_path / "warehouse" / "_weir").mkdir(parents=True)
     assert "There is no data yet" in Browser(of(tmp_path / "warehouse")).get()
@@ -233,9 +265,12 @@ def test_it_only_reads_and_is_kept_from_frames_and_caches(warehouse: str) -> Non
 )
 def test_a_password_is_asked_for(warehouse: str, given: str, lets_in: bool) -> None:
     browser = Browser(of(warehouse), "secret")
-    text = browser.get("/healthz", HTTP_AUTHORIZATION=given)
-    assert (browser.status == "200 OK") == lets_in == (text == "ok")
-    assert lets_in or "WWW-Authenticate" in browser.headers
+    for path in ("/nothing", "/query", "/healthz/", "/"):
+        browser.get(path if path != "/" or not lets_in else "/nothing", HTTP_AUTHORIZATION=given)
+        assert browser.status.startswith("401") != lets_in
+        assert lets_in or "WWW-Authenticate" in browser.headers
+    # A probe has none, and learns nothing.
+    assert browser.get("/healthz", HTTP_AUTHORIZATION=given) == "ok"
 
 
 @pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:80", "weir.example:80"])
