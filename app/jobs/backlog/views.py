@@ -129,8 +129,7 @@ LEFT JOIN lost AS d ON d.cluster = r.cluster AND d.reader = r.group AND d.topic 
 WHERE r.place = 1 AND r.state NOT IN ('gone', 'offsets_expired')
 """.strip()
 
-# By the timestamp of a record that was read, so neither a transaction marker nor an emptied log counts.
-# Sizes are estimates without compression.
+# Checks with the time of the next one of the same partition; null: there is none.
 _CHECKS = """
 SELECT l.*, lead(l.pass_ms) OVER (
     PARTITION BY l.cluster, l.group, l.topic, l.partition
@@ -168,6 +167,7 @@ VIEWS = (
     ),
     View(
         "group_near_retention",
+        # Neither a transaction marker nor an emptied log has a timestamp that was read.
         "Kafka: the checks of a group and partition at which the oldest unread record was 80 % of its"
         " retention old, by a timestamp that was read; `next_ms` is the check after it.",
         f"""

@@ -39,7 +39,6 @@ for it; for the statement of an answer."""
 KEPT, ROWS = 32, 500
 """Most pages that are kept current, and rows of an answer."""
 LAST_MS = {"hour": 3_600_000, "day": 86_400_000, "week": 7 * 86_400_000}
-HOME = ("what is wrong now", "/")
 # Options of the command `query` that are parameters of a question.
 _OPTION = re.compile(r" --(by|since|until) ")
 
@@ -53,47 +52,49 @@ class LivePages:
         self._settings = settings
         self._lock = threading.Lock()
         self._problem = ""
-        self._versions: object = None
-        """Of the tables, as the pages that are kept have them."""
-        self._kept: dict[tuple[str, str], tuple[float, Page, Live]] = {}
-        """By the time and the cluster that it shows: when it was asked for (s), and the page."""
+        # By the time and the cluster that a page shows: when it was asked for last (s), and the page with
+        # the versions that its tables have at least.
+        self._asked_s: dict[tuple[str, str], float] = {}
+        self._kept: dict[tuple[str, str], tuple[object, Page, Live]] = {}
 
     def page(self, path: str, given: Mapping[str, str]) -> str:
         """A page as HTML; UserError for what cannot be asked."""
         if path != "/":
-            return html(PAGES[path](self._settings, given), "", Live([HOME]))
+            return html(PAGES[path](self._settings, given), "", Live([("what is wrong now", "/")]))
         address = given.get("last", "hour"), given.get("cluster", "")
-        _, page, live = self._kept.pop(address, None) or (0, *self._made(address))
-        self._kept[address] = time.monotonic(), page, live
-        if len(self._kept) > KEPT:
-            self._kept.pop(next(iter(self._kept)), None)
+        _, page, live = self._kept.get(address) or self._made(address)
+        self._asked_s[address] = time.monotonic()
         return html(page, day_of(page), replace(live, problem=self._problem))
 
     def keep_current(self, stop: threading.Event) -> None:
         """Make the pages again that are looked at, until stopped."""
-        while not stop.is_set():
+        while not stop.wait(AGAIN_S):
             self.renew()
-            stop.wait(AGAIN_S)
 
     def renew(self) -> None:
-        """Make the pages again, if a table has changed."""
-        warehouse = Warehouse.of(self._settings.location)
+        """Make the pages again whose tables have changed, and forget those that nobody looks at."""
         try:
-            warehouse.require()
-            versions = [state.version for state in states(warehouse)]
-            if versions != self._versions:
-                for address, (asked_s, *_) in list(self._kept.items()):
-                    if time.monotonic() - asked_s > LOOKED_AT_S:
-                        self._kept.pop(address, None)
-                    else:
-                        self._kept[address] = asked_s, *self._made(address)
-            self._versions, self._problem = versions, ""
+            versions = self._versions()
+            newest = sorted(self._asked_s, key=lambda each: -self._asked_s[each])
+            for place, address in enumerate(newest):
+                if place >= KEPT or time.monotonic() - self._asked_s[address] > LOOKED_AT_S:
+                    del self._asked_s[address]
+                    self._kept.pop(address, None)
+                elif self._kept.get(address, (None,))[0] != versions:
+                    self._made(address)
+            self._problem = ""
         except Exception as error:  # noqa: BLE001 - the page that was there stays, and says so
             self._problem = f"Not current, because the tables cannot be read: {reason(error)}"
 
-    def _made(self, address: tuple[str, str]) -> tuple[Page, Live]:
+    def _versions(self) -> object:
+        warehouse = Warehouse.of(self._settings.location)
+        warehouse.require()
+        return tuple(state.version for state in states(warehouse))
+
+    def _made(self, address: tuple[str, str]) -> tuple[object, Page, Live]:
         with self._lock:  # a page takes a second of both cores
-            return now(self._settings, *address)
+            self._kept[address] = found = self._versions(), *now(self._settings, *address)
+            return found
 
 
 def now(settings: Settings, last: str, cluster: str) -> tuple[Page, Live]:

@@ -204,6 +204,34 @@ def test_a_mistake_of_weir_ends_neither_the_page_nor_the_server(
     assert "a/b/c is over its limit" in browser.get() and "Not current" not in browser.get()
 
 
+def test_a_page_that_was_being_made_while_a_table_changed_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = str(tmp_path / "warehouse")
+    write_windows(place, [window(0, topic="persistent://a/b/c")])
+    browser, made = Browser(of(place)), live_pages.now
+
+    def slow(*asked: Any) -> Any:
+        page = made(*asked)
+        write(place, "alerts", [alert("firing", 0, 1)])
+        browser.pages.renew()  # of the other thread, before the page is kept
+        monkeypatch.undo()
+        return page
+
+    monkeypatch.setattr(live_pages, "now", slow)
+    assert "is over its limit" not in browser.get()
+    browser.pages.renew()
+    assert "a/b/c is over its limit" in browser.get()
+
+
+def test_what_cannot_be_asked_is_no_problem_of_the_others(warehouse: str) -> None:
+    browser = Browser(of(warehouse))
+    browser.get()
+    browser.get("/?last=year")
+    browser.pages.renew()
+    assert browser.status.startswith("400") and "Not current" not in browser.get()
+
+
 def test_an_empty_warehouse_has_a_page(tmp_path: Path) -> None:
     (tmp_path / "warehouse" / "_weir").mkdir(parents=True)
     assert "There is no data yet" in Browser(of(tmp_path / "warehouse")).get()
@@ -216,7 +244,11 @@ def test_who_asks_for_many_clusters_fills_no_memory(
     browser = Browser(of(warehouse))
     for number in range(4):
         browser.get(f"/?cluster=c{number}")
-    assert len(browser.pages._kept) == 2 and ("hour", "c3") in browser.pages._kept
+    browser.pages.renew()
+    assert list(browser.pages._kept) == [("hour", "c2"), ("hour", "c3")]
+    monkeypatch.setattr(live_pages, "LOOKED_AT_S", -1.0)
+    browser.pages.renew()
+    assert not browser.pages._kept
 
 
 @pytest.mark.parametrize(
