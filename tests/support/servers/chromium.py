@@ -34,6 +34,8 @@ HEARD = (
     "Runtime.consoleAPICalled",
     "Log.entryAdded",
 )
+# What a command is refused with while the page gives way to the next one.
+LEFT = ("navigated", "context")
 
 
 class BrowserFailed(Exception):
@@ -125,11 +127,25 @@ class Chromium:
             self._next(deadline)
 
     def evaluate(self, script: str) -> Any:
-        """The value of an expression in the page."""
-        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True)
-        if "exceptionDetails" in answer:
-            raise BrowserFailed(f"{script}: {answer['exceptionDetails']}")
-        return answer["result"].get("value")
+        """The value of an expression in the page, when the page is there.
+
+        A page that loads itself again has no body for a moment: it is waited for.
+        """
+        asked = f"document.readyState == 'complete' ? [{script}] : null"
+        deadline = time.monotonic() + self._patience_s
+        while time.monotonic() < deadline:
+            try:
+                answer = self.call("Runtime.evaluate", expression=asked, returnByValue=True)
+            except BrowserFailed as error:
+                if not any(each in str(error) for each in LEFT):
+                    raise
+                continue
+            if "exceptionDetails" in answer:
+                raise BrowserFailed(f"{script}: {answer['exceptionDetails']}")
+            if (value := answer["result"].get("value")) is not None:
+                return value[0]
+            time.sleep(0.02)
+        raise BrowserFailed(f"{script}: the page is not loaded in {self._patience_s} s")
 
     def heard(self) -> list[tuple[str, dict[str, Any]]]:
         """Requests, console messages, log entries and exceptions since the page was opened."""
