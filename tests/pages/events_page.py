@@ -44,7 +44,8 @@ def render() -> str:
             "app/contract/rules.py or the declaration of a job instead. -->",
             "# Events",
             "",
-            "One JSON object per record. A missing key is null, an unknown key is ignored. "
+            "For whoever writes records for Weir. One JSON object per record. A missing key "
+            "is null, an unknown key is ignored. "
             "Integers are JSON numbers without fraction or exponent, `payload` is base64, a "
             "position is the string `ledger:entry`.",
             "",

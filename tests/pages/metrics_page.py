@@ -11,8 +11,8 @@ HEAD = """\
 `app/show/metrics/catalogue.py`; change those. -->
 # Metrics
 
-`metrics` serves the metrics of a warehouse to Prometheus, without Spark, independently of the
-process that writes the warehouse. `run` serves them itself if the configuration has a section
+For whoever watches with Prometheus. `metrics` serves the metrics of a warehouse, without Spark and
+beside the process that writes it. `run` serves them itself if the configuration has a section
 `metrics`.
 
 ```sh
@@ -33,7 +33,7 @@ runbook of the rule of Weir for the same condition.
 **What a value is.** Counters are sums over the rows of the tables since these begin. They continue
 when the exporter restarts. If old rows have been deleted from a table, the counters of the next
 exporter begin with the remaining rows, and Prometheus sees a reset. Gauges are of the newest window
-or check. Times of windows are event time: a warehouse of last year has the metrics of last year.
+or check, in event time.
 
 **Names.** `pulsar_` and `kafka_` names are upstream's, so that the same queries work on brokers and
 on Weir; "counter as gauge" is a counter that upstream exposes with type gauge. The dots of an
@@ -66,8 +66,7 @@ service:
 ```
 
 **Passed on:** `pulsar_storage_backlog_quota_check_duration_seconds` is the brokers' own, as
-`reconcile` read it last. In a broker a check is a pass over its topics that reads from disk; in
-Weir it is a timer inside a micro-batch.
+`reconcile` read it last.
 
 **Not exported:** `pulsar_broker_throttled_connections_global_limit` and the dispatch metrics of
 PIP-406, which follow from limits that Weir does not evaluate; `pulsar_ml_cache_pool_*`, the memory

@@ -13,8 +13,9 @@ HEAD = """\
 change those. -->
 # Queries
 
-`query` runs a ready question by its name, or a SQL statement, with DuckDB over the Delta tables,
-without Spark. [tables.md](tables.md) has the tables and views.
+For whoever asks the tables a question. `query` runs a ready question by its name, or a SQL
+statement, with DuckDB and without Spark. [tables.md](tables.md) has the tables and views, and other
+engines that read them.
 
 ```sh
 ./spark-submit.sh query
@@ -25,14 +26,13 @@ without Spark. [tables.md](tables.md) has the tables and views.
 ./spark-submit.sh query "SELECT topic, max(ts_wall_ms) FROM throttle_events GROUP BY topic" --csv
 ```
 
-**Parameters** are `--param name=value`. `since` and `until` take a time, from the beginning to the
-end unless given; windows are selected by their start. `rows` is the largest number of rows, 20
-unless given. A table that a warehouse does not have yet is empty; a printed answer without rows
-names where they would come from.
+**Parameters** are `--param name=value`. `since` and `until` take a time; windows are selected by
+their start. `rows` is the largest number of rows, 20 unless given. A table that a warehouse does
+not have yet is empty; a printed answer without rows names where they would come from.
 
 **Times** are ISO 8601 (UTC without an offset), a duration before now (`-10m`), or milliseconds
-since the epoch. **Durations** are `500ms`, `10s`, `5m`, `2h`, `1d` or several of them (`1h30m`).
-Every command and parameter accepts these forms.
+since the epoch. **Durations** are `500ms`, `10s`, `5m`, `2h`, `1d` or several of them (`1h30m`), in
+every command and parameter.
 
 **Time travel.** `--as-of T` reads every table as of T: the newest version that was committed at or
 before T, by the time that the commit carries. A table that was created later is empty. T is a time
@@ -45,7 +45,7 @@ ones.
 ```
 
 **Speed.** Files are skipped by the statistics of the log if a statement compares an integer column
-with a number, so that a query for ten seconds of an archive opens few files. Write
+with a number. Write
 `ts_wall_ms BETWEEN 1767621600000 AND 1767621610000` or
 `ts_wall_ms >= epoch_ms(TIMESTAMP '2026-01-05 14:00:00')`, not `epoch_ms(ts_wall_ms) >= ...`.
 
@@ -60,37 +60,24 @@ row by the files' statistics. **`weir_queries`** has a row per streaming query, 
 where the warehouse is a folder: `query`, its newest `batch`, `begun_ms`, `committed_ms` of the
 newest that has ended, and `is_open`, whether the newest has not.
 
-**Output.** The printed table has 20 rows of a question and 200 of SQL, and the total number;
-`--rows N` prints more. Of a ready question it has the eight columns that decide and names the
-others, which `--wide` prints. `--json` and `--csv` have every row unless `--rows` is given. Names come
-from clients: `--spreadsheet` writes CSV in which a text that begins with `=`, `+`, `-` or `@`,
-which a spreadsheet would compute, begins with an apostrophe. On a terminal
-a table that is too wide is printed with a line per value. Times are UTC:
-`2026-01-05T14:03:07Z`, and `2026-01-05T14:03:07.120Z` where it is no whole second. Numbers of a
-printed table are rounded and have units (`941 kB`, 1 kB = 1,000 bytes; `3 min 59 s`; `43 %`;
-`350/s`), by the name of their column: `_bytes`, `_s`, `_ms`, `_ns`, `_per_s`, `rate`, `ratio`,
-`usage`, `share`. Columns of durations are headed without it (`age` of `age_s`). Whole numbers
-without a unit, offsets and times are exact. `--json` and `--csv` have the columns' names and all
-digits.
+**Output.** The printed table has 20 rows of a question and 200 of SQL (`--rows N`), and the total
+number. Of a ready question it has eight columns and names the others, which `--wide` prints. A
+table that is too wide for the terminal has a line per value. Times are UTC. Numbers are rounded and
+have units (`941 kB`, 1 kB = 1,000 bytes; `3 min 59 s`; `43 %`; `350/s`), by the name of their
+column: `_bytes`, `_s`, `_ms`, `_ns`, `_per_s`, `rate`, `ratio`, `usage`, `share`; columns of
+durations are headed without it (`age` of `age_s`). `--json` and `--csv` have every row, unless
+`--rows` is given, the columns' names and all digits. Names come from clients: `--spreadsheet`
+writes CSV in which a text that begins with `=`, `+`, `-` or `@` begins with an apostrophe.
 
-**Limits.** Ctrl-C ends a statement at once. `--timeout 30s` ends it after that time; without the
-option it may take as long as it needs. A statement takes up to half of the memory of the machine or
-container, or what `--memory 2GB` allows; sorts and aggregations that need more go to the temporary
-folder of the system (`TMPDIR`), which is emptied at the end.
+**Limits.** Ctrl-C, or `--timeout 30s`, ends a statement. It takes up to half of the memory of the
+machine or container, or what `--memory 2GB` allows; sorts and aggregations that need more go to the
+temporary folder (`TMPDIR`), which is emptied at the end.
 
 **Exit codes**: 0 success, 2 an error to correct (the SQL, a name, the warehouse) or a limit
 reached, 3 an internal error, 130 Ctrl-C, 143 SIGTERM.
 
 A warehouse or table that a newer Weir has written is read, with its new columns, if its rows are
 still those of its files; otherwise the error names the unknown feature.
-
-**Other engines.** `tables --ddl` prints statements that register the tables and views in Spark's
-catalogue, `--engine duckdb` for DuckDB with its extension `delta`:
-
-```sh
-./spark-submit.sh tables --ddl
-./spark-submit.sh tables --ddl --engine duckdb
-```
 
 ## The ready questions
 """

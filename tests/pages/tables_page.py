@@ -12,10 +12,10 @@ HEAD = """\
 `app/tables/definitions.py` and `views.py`; change those. -->
 # Tables and views
 
-Each table is a Delta table `<warehouse>/<name>` (reader version 1, writer version 2). Times are
-bigint: `_ms` in milliseconds since the epoch (UTC), `_ns` in nanoseconds of a broker's monotonic
-clock. `./spark-submit.sh query "SQL"` reads them, and whatever reads Delta
-([other engines](#other-engines)).
+For whoever reads the tables with SQL or another engine. Each is a Delta table `<warehouse>/<name>`
+(reader version 1, writer version 2). Times are bigint: `_ms` in
+milliseconds since the epoch (UTC), `_ns` in nanoseconds of a broker's monotonic clock. `query`
+([queries](queries.md)) reads them, and whatever reads Delta ([other engines](#other-engines)).
 
 ```sh
 ./spark-submit.sh tables throttle_intervals --warehouse weir-demo/warehouse         # its columns
@@ -27,17 +27,17 @@ COMMON = """\
 ## Columns that every output of a job begins with
 
 Rows of one key and time are ordered by `row_no`; `cluster`, `broker`, the two times and `row_no`
-name a row.
+name a row. A run without an end commits the rows of an output every 10 s, unless its section says
+otherwise.
 """
 
 
 ENGINES = """\
 ## Other engines
 
-Whatever reads Delta reads the tables. `tables --ddl` prints the statements that register tables and
-views in Spark's catalogue, `--engine duckdb` for DuckDB with its extension `delta`. Times are whole
-milliseconds, which every engine compares alike; beside each table is a view `<table>_times` with
-timestamps, for tools that want them (`ts_wall` of `ts_wall_ms`).
+`tables --ddl` prints the statements that register tables and views in Spark's catalogue, with
+`--engine duckdb` in DuckDB with its extension `delta`; beside each table is a view `<table>_times`
+with timestamps (`ts_wall` of `ts_wall_ms`).
 
 ```python
 # pandas
@@ -97,12 +97,11 @@ spark.readStream.format("delta").option("skipChangeCommits", "true").load(
 A change data feed is switched on per table:
 `ALTER TABLE … SET TBLPROPERTIES (delta.enableChangeDataFeed = true)`.
 
-Beside a run, and between two, tools of others may do what leaves the rows: `OPTIMIZE` and Z-order,
-`VACUUM`, comments, change feeds, constraints, further columns (null in the rows of the run). A
-constraint that refuses rows of the run stops it, and is named. `VACUUM` of files that no version
-names needs its default retention: without one, which Delta refuses unless told otherwise, it removes
-files of `events` that wait for a commit; the run stops and names them. Rows must stay as they are: a
-restart compares the tables with its checkpoints.
+Beside a run, and between two, other tools may do what leaves the rows: `OPTIMIZE` and Z-order,
+`VACUUM` with its default retention, comments, change feeds, constraints, further columns (null in
+the rows of the run). A constraint that refuses rows of the run stops it, and is named. `VACUUM`
+without a retention removes files of `events` that wait for a commit; the run stops and names them.
+Rows must stay as they are: a restart compares the tables with its checkpoints.
 """
 
 
@@ -137,15 +136,17 @@ def _shown(table: Table) -> tuple[TableColumn, ...]:
 def _table(table: Table, columns: tuple[TableColumn, ...]) -> str:
     notes = []
     if table.job is not None:
-        begins = "the columns above" if table.live is None else f"those of `{table.live}`"
-        notes.append(f"Written by the job `{table.job}`; begins with {begins}.")
+        begins = "" if table.live is None else f"; begins with the columns of `{table.live}`"
+        notes.append(f"Job `{table.job}`{begins}.")
+        if not table.commit_interval_ms:
+            notes.append("Committed with each micro-batch.")
+    elif table.commit_interval_ms:
+        seconds = table.commit_interval_ms // 1000
+        notes.append(f"A run without an end commits its rows every {seconds} s.")
     if not table.default:
         notes.append("Off unless the job's `extra_outputs` names it.")
     if table.partition_by:
         notes.append(f"Partitioned by `{'`, `'.join(table.partition_by)}`.")
-    if table.commit_interval_ms:
-        seconds = table.commit_interval_ms // 1000
-        notes.append(f"A run without an end commits its rows every {seconds} s.")
     text = f"## {table.name}\n\n{' '.join([table.meaning, *notes])}\n"
     return text + "\n" + _columns(columns)
 
