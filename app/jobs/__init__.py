@@ -10,14 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
-from state.jobs import DECLARED
+
+def rooms_with(module: str) -> list[str]:
+    """The rooms that have a module of this name, without loading what jobs are."""
+    rooms = [f"{__name__}.{each.name}" for each in iter_modules(__path__)]
+    return [room for room in rooms if find_spec(f"{room}.{module}") is not None]
 
 
 def parts(module: str) -> dict[str, ModuleType]:
     """The modules of this name, by job in the order of `state.jobs`; jobs without one are left out."""
+    from state.jobs import DECLARED
+
     names = {job: f"{__name__}.{job}.{module}" for job in DECLARED}
     return {
         job: import_module(name)

@@ -257,7 +257,7 @@ def test_functions_have_few_parameters() -> None:
     for folder in ("app", "state", "udfs"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             file = str(path.relative_to(ROOT))
-            if file == "app/cli.py":
+            if path.stem in ("commands", f"{path.parent.name}_commands"):
                 continue  # each option of a command is one
             for node in nodes(path):
                 if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -564,6 +564,7 @@ PRINT_THEIR_OWN = {
     "app/jars.py": "names of jars",
     "app/main.py": "a word",
     "app/run/side_processes.py": "to the run, through a pipe",
+    "app/setup/setup_commands.py": "names of commands, questions, tables and jobs",
     "app/setup/launch": "before there is anything of others",
     "app/setup/size.py": "numbers",
     "app/show/metrics/serve.py": "escaped by prometheus_client",

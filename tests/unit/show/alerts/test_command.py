@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.cli import main, moment
+from app.cli import main
+from app.command_line import moment
 from app.errors import UserError
 
 
