@@ -21,6 +21,7 @@ from app.tables import checkpoints, inventory, succession
 from app.tables.checkpoints import Commit
 from app.tables.gathering import Gathered
 from app.tables.log_files import empty_commits, opened, unfinished_commit
+from app.tables.repairable import repairable
 from app.tables.small_files import PUT_BACK, Damaged, local_path, path_in
 from state.jobs import DECLARED
 
@@ -102,11 +103,12 @@ def _logs(
     if checkpoints.is_whole(warehouse, query):
         yield from spark_logs.problems(warehouse, source, query, every)
     else:
-        yield (
+        problem = (
             f"warehouse: the checkpoint {checkpoints.location(warehouse, query)} has lost files "
             f"that Spark wrote before its last batch"
-            + (spark_logs.planned_again(warehouse, query, every) or f"\n{PUT_BACK}")
         )
+        again = spark_logs.planned_again(warehouse, query, every, problem)
+        yield again or f"{problem}\n{PUT_BACK}"
 
 
 def _sources(warehouse: Location, source: SourceSettings | None, query: str) -> Iterator[str]:
@@ -186,10 +188,8 @@ def _lost(
             "put back tables and checkpoints of one time from a copy, or take another warehouse"
         )
     elif not (_kept(warehouse, query, commit, has) or _waits(warehouse, query, name, commit, has)):
-        yield (
-            f"warehouse: the table {path} has lost batch {commit.batch} of the query {query}"
-            + _remedy(warehouse, query, every, path, commit, has)
-        )
+        problem = f"warehouse: the table {path} has lost batch {commit.batch} of the query {query}"
+        yield _with_remedy(problem, warehouse, query, every, path, commit, has)
 
 
 def _newest_batch(warehouse: Location, name: str, commit: Commit) -> int | None:
@@ -211,9 +211,11 @@ def _unfinished(warehouse: Location, name: str) -> Iterator[str]:
     path = path_in(warehouse, name)
     file = unfinished_commit(path) if local_path(warehouse.uri) else None
     if file is not None:
-        yield (
+        yield repairable(
             f"warehouse: the log of the table {path} ends with an unfinished file ({file}), of a "
-            f"batch that has not ended\nremove it, and the batch is processed again: rm {file}"
+            "batch that has not ended",
+            "have the batch processed again",
+            [file],
         )
 
 
@@ -234,18 +236,25 @@ def _waits(warehouse: Location, query: str, name: str, commit: Commit, has: int)
     return any(has < batch <= commit.batch for batch in Gathered(warehouse, query).batches(name))
 
 
-def _remedy(
-    warehouse: Location, query: str, every: Sequence[str], path: str, commit: Commit, has: int
+def _with_remedy(
+    problem: str,
+    warehouse: Location,
+    query: str,
+    every: Sequence[str],
+    path: str,
+    commit: Commit,
+    has: int,
 ) -> str:
-    """How to restore the lost batch: from the query if it is its last one, otherwise from a copy."""
+    """A problem with how to restore the lost batch: from the query if it is its last one, otherwise
+    from a copy."""
     empty, unfinished = empty_commits(path), unfinished_commit(path)
     there = f", whose log has an empty file ({empty[-1]})" if empty else ""
     if unfinished is not None and not empty:
         there = f", whose log has an unfinished file ({unfinished})"
     last = checkpoints.last_ended(warehouse, query)
     at_end = not empty or empty[-1] == unfinished
-    remedy = ""
+    again = ""
     if local_path(warehouse.uri) and commit.batch == last and has >= commit.before and at_end:
         also = [] if unfinished is None else [unfinished]
-        remedy = spark_logs.repeated(warehouse, query, every, also)
-    return there + (remedy or "\nput the table back from a copy, or take another warehouse")
+        again = spark_logs.repeated(warehouse, query, every, problem + there, also)
+    return again or f"{problem}{there}\nput the table back from a copy, or take another warehouse"

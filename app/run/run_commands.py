@@ -81,6 +81,20 @@ def maintain(
 
 
 @app.command()
+def repair(
+    config: Config = None,
+    warehouse: Warehouse = None,
+    dry_run: Annotated[
+        bool, Option("--dry-run", help="Print what would be removed, and change nothing.")
+    ] = False,
+) -> int:
+    """Remove what a loss of power has left unfinished, if its batch is then processed again."""
+    from app.run.repair_command import repair as run_repair
+
+    return run_repair(configured(config, warehouse), dry_run)
+
+
+@app.command()
 def forget(
     config: Config = None,
     warehouse: Warehouse = None,

@@ -2,7 +2,7 @@
 (`offsets/N`, `commits/N`), its id, its log of source files, and its states.
 
 A loss of power may leave an incomplete file, with which Spark fails. If the batch can be processed
-again, removing the file is the remedy.
+again, removing the file is the remedy: `repair`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from app.archive_names import ARCHIVE
 from app.plain_text import lines_of
 from app.tables import checkpoints, manifest, spark_files
 from app.tables.log_files import opened
+from app.tables.repairable import repairable
 from app.tables.small_files import Damaged, local_path
 
 if TYPE_CHECKING:
@@ -42,11 +43,12 @@ def problems(
     commit = place / "commits" / str(ended)
     offsets = place / "offsets" / str(planned)
     if ended >= 0 and not _whole(commit):
-        yield _unfinished(commit) + (repeated(warehouse, query, tables) or PUT_BACK_ALL)
+        problem = _unfinished(commit)
+        yield repeated(warehouse, query, tables, problem) or problem + PUT_BACK_ALL
     elif not _whole(offsets):
         if planned > ended and not written(warehouse, query, tables, planned):
-            gone = " ".join(map(str, _with_sum(offsets)))
-            yield _unfinished(offsets) + f"\nhave the batch planned again: rm {gone}"
+            then = "have the batch planned again"
+            yield repairable(_unfinished(offsets), then, _with_sum(offsets))
         else:
             yield _unfinished(offsets) + ", and tables have the rows of its batch" + PUT_BACK_ALL
     else:
@@ -87,10 +89,14 @@ def _others(
 
 
 def repeated(
-    warehouse: Location, query: str, tables: Sequence[str], also: Sequence[Path] = ()
+    warehouse: Location,
+    query: str,
+    tables: Sequence[str],
+    problem: str,
+    also: Sequence[Path] = (),
 ) -> str:
-    """The remedy that has the last batch that ended processed again; `also` are files to remove
-    first. Empty if there is none.
+    """A problem with the remedy that has the last batch that ended processed again; `also` are files
+    to remove first. Empty if there is none.
 
     Spark processes again the batch that it has planned last. A plan that follows the batch is
     removed with its mark; it cannot be if tables have rows of it.
@@ -101,12 +107,12 @@ def repeated(
     if plans is None:
         return ""
     gone = [*also, *_with_sum(place / "commits" / str(ended)), *plans]
-    return "\nhave the batch processed again: rm " + " ".join(map(str, gone))
+    return repairable(problem, "have the batch processed again", gone)
 
 
-def planned_again(warehouse: Location, query: str, tables: Sequence[str]) -> str:
-    """The remedy of a checkpoint that has lost only the mark of the batch before its last plan,
-    with which Spark would skip that batch. Empty if there is none.
+def planned_again(warehouse: Location, query: str, tables: Sequence[str], problem: str) -> str:
+    """The problem of a checkpoint with its remedy, where it has lost only the mark of the batch before
+    its last plan, with which Spark would skip that batch. Empty if there is none.
     """
     if local_path(warehouse.uri) is None:
         return ""
@@ -114,8 +120,8 @@ def planned_again(warehouse: Location, query: str, tables: Sequence[str]) -> str
     if not Path(checkpoints.logs_path(warehouse, query), "offsets", str(lost)).exists():
         return ""
     plans = _plans_after(warehouse, query, tables, lost)
-    gone = " ".join(map(str, plans or ()))
-    return gone and f"\nhave the batches after batch {lost} planned again: rm {gone}"
+    then = f"have the batches after batch {lost} planned again"
+    return repairable(problem, then, plans) if plans else ""
 
 
 def _plans_after(
@@ -162,9 +168,10 @@ def written(warehouse: Location, query: str, tables: Sequence[str], batch: int) 
     that has not ended do not count: the next start removes them.
     """
     applications = checkpoints.applications(warehouse, query)
+    known = checkpoints.committed(warehouse, query).tables
     return any(
         (table.transaction_version(application) or 0) >= batch
-        for table in (opened(warehouse, name) for name in tables)
+        for table in (opened(warehouse, name) for name in {*tables, *known})
         if table is not None
         for application in applications
         if table.transaction_version(application) is not None

@@ -27,7 +27,7 @@ from app.tables import archive_files, checkpoints, manifest, policy_log
 from app.tables.checkpoints import FOLDER, IDENTITY, Committed, Identity
 from app.tables.gathering import Gathered
 from app.tables.log_files import opened
-from app.tables.small_files import PUT_BACK, Damaged, local_path, path_in
+from app.tables.small_files import Damaged, local_path, path_in
 
 if TYPE_CHECKING:
     from app.config.location import Location
@@ -91,11 +91,11 @@ def _fits(warehouse: Location, query: str, found: Identity) -> None:
 
 
 def progress(
-    warehouse: Location, query: str, tables: Iterable[str], repeated: Callable[[], str]
+    warehouse: Location, query: str, tables: Iterable[str], repeated: Callable[[str], str]
 ) -> Iterator[str]:
     """What is missing or wrong of what a query has written, each with its remedy. Its documents
-    and Spark's logs have been checked; `tables` are those that it writes. `repeated` returns the
-    remedy that has its last batch processed again, empty if there is none.
+    and Spark's logs have been checked; `tables` are those that it writes. `repeated` adds to a
+    problem the remedy that has its last batch processed again; empty if there is none.
     """
     if local_path(warehouse.uri) is None:
         return
@@ -138,7 +138,7 @@ def _waits(warehouse: Location, query: str, table: str, batch: int) -> bool:
 
 
 def _gathered(
-    warehouse: Location, query: str, commits: Committed, repeated: Callable[[], str]
+    warehouse: Location, query: str, commits: Committed, repeated: Callable[[str], str]
 ) -> Iterator[str]:
     """Files with rows of ended batches that are gone or changed."""
     gathered, ended = Gathered(warehouse, query), checkpoints.last_ended(warehouse, query)
@@ -148,9 +148,8 @@ def _gathered(
             known.add((table, file.batch))
             what = gathered.problem(table, file) if file.batch <= ended else None
             if what is not None:
-                remedy = repeated() if file.batch == ended else ""
-                yield str(
-                    Damaged(gathered.path(table, file.batch), what, remedy.lstrip("\n") or PUT_BACK)
+                yield _problem(
+                    gathered.path(table, file.batch), what, repeated, file.batch == ended
                 )
     for table in gathered.tables():
         for batch in gathered.batches(table):
@@ -161,7 +160,9 @@ def _gathered(
                     yield str(error)
 
 
-def _listed(warehouse: Location, commits: Committed, repeated: Callable[[], str]) -> Iterator[str]:
+def _listed(
+    warehouse: Location, commits: Committed, repeated: Callable[[str], str]
+) -> Iterator[str]:
     """Files of the archive that wait for a commit and are gone or changed."""
     gathered, ended = Gathered(warehouse, ARCHIVE), checkpoints.last_ended(warehouse, ARCHIVE)
     for table in gathered.tables():
@@ -174,14 +175,13 @@ def _listed(warehouse: Location, commits: Committed, repeated: Callable[[], str]
             except Damaged:  # reported as a list that cannot be read
                 continue
             if lost is not None:
-                remedy = repeated() if batch == ended else ""
-                yield str(
-                    Damaged(
-                        lost,
-                        f"is gone or changed, with rows of {table} that no commit has",
-                        remedy.lstrip("\n") or PUT_BACK,
-                    )
-                )
+                what = f"is gone or changed, with rows of {table} that no commit has"
+                yield _problem(lost, what, repeated, batch == ended)
+
+
+def _problem(file: str, what: str, repeated: Callable[[str], str], is_last: bool) -> str:
+    """What is wrong with a file, of the last batch with the remedy that has it processed again."""
+    return (is_last and repeated(f"warehouse: {file} {what}")) or str(Damaged(file, what))
 
 
 def _plan(warehouse: Location, query: str, commits: Committed) -> Iterator[str]:

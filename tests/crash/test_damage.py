@@ -13,11 +13,14 @@ import pytest
 from app.config.settings import Settings, load_settings
 from app.demo.generator.write import write_files
 from app.errors import UserError
+from app.run.repair_command import repair
 from app.run.service import run
 from app.setup.doctor import doctor
 from app.sources.files.open_file import absolute
 from app.tables import checkpoints, manifest
+from app.tables.run_lock import only_run
 from app.tables.spark_files import SourceLog, checksum_of, entry_of
+from app.terminal.program import PROGRAM
 from state.jobs import BY_DEFAULT
 from tests.support.traces import demo_trace, every_row
 
@@ -133,13 +136,13 @@ def test_a_log_file_of_the_last_batch_is_damaged_and_the_batch_processed_again(
             f"{checkpoints.last_ended(done.location, query)} of the query {query}, whose log has "
             f"{damage} ({last})"
         )
-        assert second.startswith("have the batch processed again: rm ")
+        assert second.startswith(f"have the batch processed again: {REMOVES} ")
         remedies.add(second)
     assert len(remedies) == 1  # it leaves nothing of the file, whatever was in it
     plan = plan_another(done, query)
     last.write_bytes(b"")
     assert refusal(again)[1] == f"{second} {plan}"
-    remove(f"{second} {plan}")
+    repaired(done)
     again()
     assert every_row(tmp_warehouse) == before
 
@@ -151,13 +154,20 @@ def test_a_log_file_of_an_earlier_batch_is_damaged_and_only_a_copy_has_its_rows(
     table = tables_of(done, "govern", of_last_batch=False)[0]
     lost = checkpoints.committed(done.location, "govern").tables[table].batch
     last = log_of(tmp_warehouse, table)[-1]
-    last.write_bytes(last.read_bytes()[:kept])
+    size = last.write_bytes(last.read_bytes()[:kept])
 
     assert refusal(again) == [
         f"warehouse: the table {tmp_warehouse}/{table} has lost batch {lost} of the query govern, "
         f"whose log has {damage} ({last})",
         "put the table back from a copy, or take another warehouse",
     ]
+    assert repair(done, dry_run=False) == 1
+    assert last.stat().st_size == size
+
+
+def test_nothing_is_repaired_beside_a_run(again: Run, done: Settings) -> None:
+    with only_run(done.location, ["govern"]), pytest.raises(UserError, match="another run"):
+        repair(done, dry_run=False)
 
 
 @pytest.mark.parametrize("gone", ["metadata", "commits"])
@@ -196,12 +206,12 @@ def test_a_mark_lost_before_the_next_plan_is_noticed_and_both_batches_are_proces
 ) -> None:
     """Spark would process the next batch alone, and skip the one without a mark."""
     plan, last = plan_another(done, "govern"), checkpoints.last_ended(done.location, "govern")
-    remove(f"rm {tmp_warehouse}/_weir/checkpoints/govern/commits/{last}")
+    Path(tmp_warehouse, f"_weir/checkpoints/govern/commits/{last}").unlink()
 
     first, second = refusal(again)
     assert first.endswith("has lost files that Spark wrote before its last batch")
-    assert second == f"have the batches after batch {last} planned again: rm {plan}"
-    remove(second)
+    assert second == f"have the batches after batch {last} planned again: {REMOVES} {plan}"
+    repaired(done)
     again()
 
     assert every_row(tmp_warehouse) == before
@@ -236,7 +246,7 @@ def test_a_log_file_of_a_batch_that_has_not_ended_is_removed_and_the_batch_repea
     commits = checkpoints.committed(done.location, "govern").tables
     last = checkpoints.last_ended(done.location, "govern")
     table = next(name for name, commit in commits.items() if commit.batch == last)
-    remove(f"rm {tmp_warehouse}/_weir/checkpoints/govern/commits/{last}")
+    Path(tmp_warehouse, f"_weir/checkpoints/govern/commits/{last}").unlink()
     file = log_of(tmp_warehouse, table)[-1]
     whole = file.read_bytes()
     for kept in (0, 40):
@@ -246,17 +256,25 @@ def test_a_log_file_of_a_batch_that_has_not_ended_is_removed_and_the_batch_repea
             f"warehouse: the log of the table {tmp_warehouse}/{table} ends with an unfinished file "
             f"({file}), of a batch that has not ended"
         )
-        assert second == f"remove it, and the batch is processed again: rm {file}"
-    remove(second)
+        assert second == f"have the batch processed again: {REMOVES} {file}"
+    repaired(done)
     again()
 
     assert every_row(tmp_warehouse) == before
 
 
-def remove(remedy: str) -> None:
-    """Do what a remedy says."""
-    for name in remedy.rpartition("rm ")[2].split():
-        Path(name).unlink()
+REMOVES = f"{PROGRAM} repair --config FILE removes"
+
+
+def repaired(done: Settings) -> None:
+    """Do what a remedy says; a look at what it would do changes nothing."""
+    files = files_of(Path(done.warehouse))
+    assert repair(done, dry_run=True) == 1
+    left = files_of(Path(done.warehouse))
+    assert {k: v for k, v in left.items() if not k.startswith("_weir/locks/")} == {
+        k: v for k, v in files.items() if not k.startswith("_weir/locks/")
+    }
+    assert repair(done, dry_run=False) == 0
 
 
 def test_an_unfinished_mark_is_removed_with_the_next_plan_and_the_batch_repeated(
@@ -273,12 +291,13 @@ def test_an_unfinished_mark_is_removed_with_the_next_plan_and_the_batch_repeated
             first, second = refusal(again)
             assert first == f"warehouse: {mark} is empty or unfinished"
             assert second == (
-                f"have the batch processed again: rm {mark} {folder}/.{mark.name}.crc{plan}"
+                f"have the batch processed again: {REMOVES} {mark} {folder}/.{mark.name}.crc{plan}"
             )
         return second
 
     remedy("")
-    remove(remedy(f" {plan_another(done, 'govern')}"))  # what is left is the same
+    remedy(f" {plan_another(done, 'govern')}")
+    repaired(done)  # whatever is left of the mark
     again()
 
     assert every_row(tmp_warehouse) == before
@@ -294,9 +313,9 @@ def test_an_unfinished_plan_is_removed_unless_tables_have_rows_of_its_batch(
 
     assert refusal(again) == [
         f"warehouse: {new} is empty or unfinished",
-        f"have the batch planned again: rm {new}",
+        f"have the batch planned again: {REMOVES} {new}",
     ]
-    new.unlink()
+    repaired(done)
     assert files_of(Path(tmp_warehouse)) == files_of(Path(tmp_warehouse).with_name("sound"))
     again()  # a sound warehouse goes on
     assert every_row(tmp_warehouse) == before
@@ -406,7 +425,7 @@ def test_a_query_that_carries_the_archive_brings_the_last_batch_of_both_back(
         assert f"the table {warehouse}/{table} has lost batch " in first
         assert f" of the query {query}, whose log has an empty file" in first
         assert f"{checkpoints.location(settings.location, 'govern')}/commits/" in second
-        remove(second)
+        repaired(settings)
         start()
         assert every_row(warehouse) == before
     for name in (checkpoints.IDENTITY, checkpoints.COMMITTED):

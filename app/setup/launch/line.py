@@ -13,7 +13,17 @@ REPLAYING = (["replay"], ["policy", "diff"])
 COMMANDS = (
     *ON_SPARK,
     *("generate", "validate", "tables", "query", "explain", "policy", "report", "quality"),
-    *("alerts", "metrics", "maintain", "forget", "reconcile", "forecast", "replay", "bakeoff"),
+    *(
+        "alerts",
+        "metrics",
+        "maintain",
+        "repair",
+        "forget",
+        "reconcile",
+        "forecast",
+        "replay",
+        "bakeoff",
+    ),
     *("serve", "size", "completion"),
 )
 HELP = ("--help", "-h")

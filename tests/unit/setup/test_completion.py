@@ -51,7 +51,7 @@ def completed(script: Path, *words: str) -> list[str]:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("re", ["report", "reconcile", "replay"]),
+        ("re", ["repair", "report", "reconcile", "replay"]),
         ("run --av", ["--available-now"]),
         ("--master local[2] run --dr", ["--drain"]),
         ("policy di", ["diff"]),

@@ -55,6 +55,7 @@ OTHERS = {
     "size": "numbers",
     "bakeoff": "numbers of the cache",
     "reconcile": "asks a broker: tests/unit/show/reconcile",
+    "repair": "names files alone: tests/crash/test_damage.py",
     "forget": "takes a name from its user: tests/unit/run",
     "explain": "below, for each kind",
     "alerts watch": "the rounds of `alerts check`",
