@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.config.settings import Settings, load_settings
-from app.demo.generator.write import write_files
 from app.errors import UserError
 from app.run.service import run
 from app.setup.doctor import doctor
 from app.sources.files.open_file import absolute
 from app.tables import checkpoints, manifest
 from app.tables.spark_files import SourceLog, checksum_of, entry_of
+from benchmarks.generator.write import write_files
 from state.jobs import BY_DEFAULT
 from tests.support.traces import demo_trace, every_row
 
