@@ -12,7 +12,7 @@ help: ## list the targets
 setup: ## prepare the test environment in .venv-test (Python 3.11, Java 17)
 	./spark-submit.sh --prepare
 
-demo: ## generate ten minutes of a fleet, process them, write weir-demo/report.html
+demo: ## process ten minutes of a fleet, write weir-demo/report.html
 	env -u WEIR_HOME -u WEIR_LOCK ./spark-submit.sh demo
 
 quick: ## style, types and the tests without Java and servers: before every commit

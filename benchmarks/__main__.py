@@ -2,13 +2,16 @@
 
     python -m benchmarks [--small] [--out FOLDER] [NAME...]
     python -m benchmarks --table
+    python -m benchmarks generate [--scenario NAME] [--events N] [--seed N] --out FOLDER
+    python -m benchmarks record
 
 Without names all of them run but `suite`, `compile`, `replay_large`, `replay_cluster`. Results go to
 benchmarks/results/NAME.json, each with the commit, the machine, its load and the floors that were
 measured beside the figures; small runs write nothing without --out, and others do not begin on a
 machine with a load above 0.7 unless --busy says so. `--table` measures nothing: it puts the
 results into docs/benchmarks.md, and what the command `size` computes with into
-app/setup/coefficients.json.
+app/setup/coefficients.json. `generate` writes a trace of a scenario with its configuration, `record`
+makes the recording anew that the command `demo` plays.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHES = {
-    "generator": "generator.run",
+    "generator": "generating.run",
     "core": "core.run",
     "state": "core.state_size",
     "steps": "steps.run",
@@ -163,7 +166,15 @@ def bench(name: str) -> Callable[..., object]:
 
 
 def main() -> None:
-    """Run the benchmarks that are named."""
+    """Run the benchmarks that are named, or make a trace."""
+    if sys.argv[1:2] in (["generate"], ["record"]):
+        environment()
+        from benchmarks.generator import generate_command, record
+
+        if sys.argv[1] == "generate":
+            sys.exit(generate_command.main(sys.argv[2:]))
+        record.record(record.FOLDER, record.planned())
+        return
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
         description=__doc__,

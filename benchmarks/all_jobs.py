@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import Trace, plan_trace
-from app.demo.generator.write import write_files
 from app.engine import archive_query, govern
 from benchmarks import floors
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import Trace, plan_trace
+from benchmarks.generator.write import write_files
 from benchmarks.result import Result, middle
 from benchmarks.stream import END, Bench, Speed, after_first, finished
 from benchmarks.trace import COLUMNS

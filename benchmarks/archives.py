@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from app.archive_names import WRITES
 from app.config.settings import Settings
-from app.demo.generator.trace import Trace
 from app.engine import archive_task
 from app.tables import archive_files
 from app.tables.commit import Writer
 from app.tables.definitions import TABLES
+from benchmarks.generator.trace import Trace
 
 ROWS_PER_COMMIT = 1_000_000
 

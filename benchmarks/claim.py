@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import plan_trace
 from app.engine.routing import Route
 from benchmarks.blobs import parsed
 from benchmarks.core import PARAMS, SHARDS
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import plan_trace
 from benchmarks.result import Result
 from benchmarks.stream import Bench
 from state.engine.reach import Reach

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import plan_trace
-from app.demo.generator.write import write_files
 from app.engine import archive_query, govern
 from app.run.progress import records
 from benchmarks import floors
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import plan_trace
+from benchmarks.generator.write import write_files
 from benchmarks.inputs import Input
 from benchmarks.result import Result
 from benchmarks.stream import END, Bench, Speed, finished

@@ -15,9 +15,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import plan_trace
-from app.demo.generator.write import write_files
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import plan_trace
+from benchmarks.generator.write import write_files
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench
 from tests.support.servers.process import free_ports

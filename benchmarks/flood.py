@@ -24,10 +24,10 @@ import pyarrow.compute as pc
 import yaml
 from deltalake import DeltaTable
 
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import plan_trace
 from app.tables import checkpoints
 from benchmarks.floors import parsed
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import plan_trace
 from benchmarks.result import Result
 from benchmarks.stream import Bench, open_session
 from benchmarks.trace import POLICY, Traffic

@@ -18,9 +18,9 @@ from pathlib import Path
 
 import yaml
 
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import plan_trace
-from app.demo.generator.write import write_policies
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import plan_trace
+from benchmarks.generator.write import write_policies
 from benchmarks.result import Result
 from benchmarks.stream import Bench
 from state.jobs import JOBS

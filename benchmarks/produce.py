@@ -16,8 +16,8 @@ import time
 import numpy as np
 from confluent_kafka import Producer
 
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import Trace, plan_trace
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import Trace, plan_trace
 
 STEP_S = 0.005
 MOMENT = re.compile(rb'(?<=_ms":)\d{13}(?!\d)')

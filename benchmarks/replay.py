@@ -23,14 +23,14 @@ import psutil
 import yaml
 
 from app.config.settings import Settings, load_settings
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import plan_trace
 from app.engine.operators import operators
 from app.engine.routing import needed
 from app.whatif.replay.archive import Archive
 from app.whatif.replay.replay_command import Replay
 from app.whatif.replay.replay_request import ReplayRequest
 from benchmarks import archives
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import plan_trace
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench, open_session
 from state.jobs import BY_DEFAULT

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from app.config.settings import Settings, load_settings
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import Trace, plan_trace
 from app.engine.operators import Operator, limits_of, operators
 from app.engine.routing import packer
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import Trace, plan_trace
 from benchmarks.result import Result, middle
 from benchmarks.stream import Bench
 from state.engine.blobs import Blob

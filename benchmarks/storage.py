@@ -9,9 +9,10 @@ from pathlib import Path
 
 from deltalake import DeltaTable
 
-from app.demo.demo_command import demo
-from app.demo.demo_scenario import ChosenScenario
+from app.config.settings import load_settings
+from app.run.service import work
 from app.tables.definitions import TABLES
+from benchmarks.generator.generate_command import generate
 from benchmarks.result import Result
 from benchmarks.stream import Bench
 
@@ -19,12 +20,13 @@ ARCHIVE = ("events", "quarantine")
 
 
 def run(bench: Bench) -> Result:
-    """The demo: every job and the archive."""
+    """The demo's fleet: every job and the archive."""
     events = 20_000 if bench.small else 300_000
     result = Result("storage", events, bench.small)
     out = bench.folder / "demo"
     with redirect_stdout(StringIO()):
-        demo(out, ChosenScenario(events=events))
+        generate("demo", events, 7, out)
+        work(load_settings(out / "weir.yaml"), available_now=True, interactive=True, drain=True)
     sizes = dict(_tables(out / "warehouse"))
     archived = sizes["events"].to_pyarrow_dataset().count_rows()
     names = [name for name in sizes if name not in ARCHIVE]

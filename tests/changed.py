@@ -15,7 +15,7 @@ from pathlib import Path
 import grimp
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("app", "state", "tests", "udfs")
+PACKAGES = ("app", "benchmarks", "state", "tests", "udfs")
 
 
 def changed(revision: str | None) -> list[str]:

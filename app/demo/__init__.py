@@ -1,5 +1,5 @@
-"""The demo, the generator of traces, and recordings.
+"""The demo, which plays recordings.
 
-Start with `demo_command`. `generator` makes the events of a scenario, `recording` replays what a real
-broker wrote. Imports every folder that the demo shows.
+Start with `demo_command`. `recording` has what a recording is, `recorded_table` how many events are
+kept in few bytes. Imports every folder that the demo shows.
 """

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 
 from app import folders
-from app.demo.demo_scenario import ChosenScenario
 from app.errors import UserError
 from app.tables import run_lock
 
@@ -19,13 +17,10 @@ MADE_HERE = (
     "policies.yaml",
     "report.html",
 )
-FEW_EVENTS = 50_000
-"""Numbers of events below are planned before Spark starts, since they may be too few."""
 
 
-def refuse(out: Path, asked: ChosenScenario) -> None:
-    """UserError for a folder that is not the demo's or in use, and for too few events; nothing is
-    changed."""
+def refuse(out: Path) -> None:
+    """UserError for a folder that is not the demo's or in use; nothing is changed."""
     marker = out / MARKER
     try:
         if out.exists() and not out.is_dir():
@@ -38,19 +33,14 @@ def refuse(out: Path, asked: ChosenScenario) -> None:
     except OSError as error:
         raise _not_ours(out, error) from error
     run_lock.refuse(str(out / "warehouse"))
-    if asked.events < FEW_EVENTS and not asked.recorded:
-        from app.demo.generator.scenario import load_scenario
-        from app.demo.generator.trace import plan_trace
-
-        plan_trace(load_scenario(asked.scenario), asked.events, asked.seed)
 
 
-def prepare(out: Path, asked: ChosenScenario) -> None:
+def prepare(out: Path, scenario: str) -> None:
     """An empty folder for a demo; only files of an earlier demo are removed."""
-    refuse(out, asked)
+    refuse(out)
     try:
         out.mkdir(parents=True, exist_ok=True)
-        (out / MARKER).write_text(json.dumps({"made_by": "weir demo", **asdict(asked)}))
+        (out / MARKER).write_text(json.dumps({"made_by": "weir demo", "scenario": scenario}))
         for name in MADE_HERE:
             folders.remove(out / name)
     except OSError as error:

@@ -1,8 +1,7 @@
-"""A recorded run of a real broker: its events, its configuration, and what the broker counted."""
+"""A recording: its events, its configuration, what to say of it, and what the broker counted."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 from collections.abc import Iterator
@@ -10,17 +9,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.console import Console
 from rich.table import Table as Grid
 
 from app import folders
 from app.config.reading import read_yaml
 from app.config.shipped import Place, shipped
-from app.plain_text import lines_of
+from app.errors import UserError
 from app.show.report.printed import show
+from app.terminal.program import PROGRAM
 
 SHIPPED = shipped("recordings")
-PARTS = ".ndjson.gz"
+PACKED, PARTS, NUMBERS = "events.parquet", ".ndjson.gz", "numbers.json"
+COMMENT = f"# What demo ran: {PROGRAM} run --config FILE --available-now --drain\n"
 
 
 @dataclass(frozen=True)
@@ -41,44 +43,54 @@ class Compared:
 
 
 class Recording:
-    """A folder below `configs/recordings`."""
+    """A folder below `configs/recordings`: `weir.yaml` with the files that it names, `says.txt`,
+    `events.parquet` or parts as they were written, and `numbers.json` if the broker counted any.
+    """
 
     def __init__(self, name: str) -> None:
-        self._place: Place = SHIPPED / name
-        found = json.loads((self._place / "numbers.json").read_text(encoding="utf-8"))
-        self.broker: str = found["broker"]
-        self.seconds: int = found["seconds"]
-        self.events: int = found["events"]
-        self._numbers: list[dict[str, Any]] = found["numbers"]
+        """UserError for a name that is none."""
+        if name not in names():
+            raise UserError(
+                f"--scenario {name}: is not a scenario of demo\nallowed: {', '.join(names())}"
+            )
+        self._files: dict[str, Place] = {file.name: file for file in (SHIPPED / name).iterdir()}
+        self.says = self._files["says.txt"].read_text(encoding="utf-8").rstrip()
 
-    def configuration(self) -> dict[str, Any]:
-        """What the run needs beside source and warehouse."""
-        found: dict[str, Any] = read_yaml(self._place / "weir.yaml", dict)
-        return found
+    def files(self) -> Iterator[tuple[str, int, bytes]]:
+        """Name, time (ms since the epoch) and content of each file of events, in the order in which
+        they were written; those of a real broker are a second apart."""
+        if PACKED in self._files:
+            from app.demo import recorded_table
 
-    def parts(self) -> list[Place]:
-        """The files of events, in the order in which they were written."""
-        found: list[Place] = [f for f in self._place.iterdir() if f.name.endswith(PARTS)]
-        return sorted(found, key=lambda file: file.name)
+            packed = self._files[PACKED].read_bytes()
+            for number, (ms, content) in enumerate(recorded_table.files(packed)):
+                yield f"events-{number:05d}.jsonl", ms, content
+        else:
+            parts = sorted(name for name in self._files if name.endswith(PARTS))
+            for second, name in enumerate(parts):
+                yield name, 1000 * second, self._files[name].read_bytes()
 
-    def records(self) -> Iterator[dict[str, Any]]:
-        """The events, in the order in which they were written."""
-        for part in self.parts():
-            for line in lines_of(gzip.decompress(part.read_bytes())):
-                yield json.loads(line)
-
-    def copy_to(self, folder: Path) -> None:
-        """The files of events as a source reads them: older ones have older times."""
-        folder.mkdir(parents=True)
-        for second, part in enumerate(self.parts()):
-            path = folder / part.name
-            folders.put(path, part.read_bytes())
-            os.utime(path, (second, second))
+    def copy_to(self, out: Path) -> Path:
+        """Write events and configuration below a folder; the path of the configuration."""
+        events = out.absolute() / "events"
+        events.mkdir(parents=True)
+        for name, ms, content in self.files():
+            folders.put(events / name, content)
+            os.utime(events / name, (ms / 1000, ms / 1000))
+        found: dict[str, Any] = read_yaml(self._files["weir.yaml"], dict)
+        for name in found.get("policy_files", ()):
+            folders.put(out / name, self._files[name].read_bytes())
+        found["warehouse"], found["source"]["path"] = str(out.absolute() / "warehouse"), str(events)
+        folders.put(out / "weir.yaml", COMMENT + yaml.safe_dump(found, sort_keys=False))
+        return out / "weir.yaml"
 
     def compared(self, warehouse: str) -> list[Compared]:
         """Every number of the broker's beside Weir's of the same."""
         from app.read.relations import Warehouse, connect
 
+        if NUMBERS not in self._files:
+            return []
+        numbers = json.loads(self._files[NUMBERS].read_text(encoding="utf-8"))["numbers"]
         with connect(Warehouse(warehouse)) as tables:
             return [
                 Compared(
@@ -88,7 +100,7 @@ class Recording:
                     number["value"],
                     _value(tables.execute(number["sql"]).fetchall()),
                 )
-                for number in self._numbers
+                for number in numbers
             ]
 
 

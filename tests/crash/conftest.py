@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from app.config.settings import load_settings
-from app.demo.generator.write import write_files, write_policies
 from app.run.service import run
+from benchmarks.generator.write import write_files, write_policies
 from tests.crash.tables import ALONE, Tables
 from tests.support.servers.fixtures import kafka, pytest_runtest_teardown
 from tests.support.traces import demo_trace

@@ -10,11 +10,11 @@ import yaml
 from deltalake import DeltaTable
 
 from app.config.settings import Settings, load_settings
-from app.demo.generator.write import write_files
 from app.engine.operators import Operator, live_operators
 from app.tables import policy_log
 from app.tables.definitions import TABLES
 from app.whatif.replay import replayed
+from benchmarks.generator.write import write_files
 from state.engine.table import WHOSE
 from tests.support.traces import NOT_COMPARED, punctual_trace, rows_of
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.config.settings import Settings, load_settings
-from app.demo.generator.write import write_files
 from app.errors import UserError
 from app.run.repair_command import repair
 from app.run.service import run
@@ -21,6 +20,7 @@ from app.tables import checkpoints, manifest
 from app.tables.run_lock import only_run
 from app.tables.spark_files import SourceLog, checksum_of, entry_of
 from app.terminal.program import PROGRAM
+from benchmarks.generator.write import write_files
 from state.jobs import BY_DEFAULT
 from tests.support.traces import demo_trace, every_row
 

@@ -16,6 +16,7 @@ import pytest
 
 from app.cli import main
 from app.config.settings import load_settings
+from benchmarks.generator import generate_command
 from tests.support.effort import SLOW
 from tests.support.producer_quota import archive, trace
 from tests.support.small_disk import fill, small_disk
@@ -49,7 +50,7 @@ COMMANDS: dict[str, tuple[list[str], int, tuple[str, ...]]] = {
 """Words of a command, its exit code with room, and tables whose rows are then those of a disk that
 never was full."""
 OWN = {"generate"}
-"""Without a warehouse."""
+"""A tool beside the benchmarks, without a warehouse."""
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,12 @@ def words(kind: str, folder: Path) -> list[str]:
     return given if kind in OWN else [*given, "--warehouse", str(folder / "warehouse")]
 
 
+def run(kind: str, folder: Path) -> int:
+    """The exit code of a kind of command."""
+    given = words(kind, folder)
+    return generate_command.main(given[1:]) if kind in OWN else main(given)
+
+
 def rows(kind: str, folder: Path) -> Rows:
     return {
         name: rows_of(str(folder / ("" if "/" in name else "warehouse")), name.split("/")[-1])
@@ -94,7 +101,7 @@ def calm(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str]
     def done(kind: str) -> Rows:
         folder = tmp_path_factory.mktemp("calm")
         shutil.copytree(made, folder / "warehouse")
-        assert main(words(kind, folder)) == COMMANDS[kind][1]
+        assert run(kind, folder) == COMMANDS[kind][1]
         return rows(kind, folder)
 
     return done
@@ -110,7 +117,7 @@ def test_a_command_says_that_the_disk_is_full_and_does_it_all_with_room_again(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     ballast = fill(disk, left * KIB)
-    code = main(words(kind, disk))
+    code = run(kind, disk)
     out, err = capfd.readouterr()
     assert code in (COMMANDS[kind][1], 1, 2), err
     assert "Traceback" not in err and "internal error" not in err and "panicked" not in err, err
@@ -122,7 +129,7 @@ def test_a_command_says_that_the_disk_is_full_and_does_it_all_with_room_again(
     ballast.unlink()
     if kind in OWN and code:
         shutil.rmtree(disk / "generated", ignore_errors=True)
-    assert main(words(kind, disk)) == COMMANDS[kind][1], capfd.readouterr().err
+    assert run(kind, disk) == COMMANDS[kind][1], capfd.readouterr().err
     hidden = [path for path in disk.rglob(".*") if path.name.endswith((".unfinished", ".part"))]
     assert hidden == []
     assert rows(kind, disk) == calm(kind)
@@ -161,11 +168,14 @@ def test_an_output_that_is_full_is_named(given: list[str], made: Path) -> None:
     assert (done.returncode, done.stderr) == (2, f"weir: standard output: {SAID}\n")
 
 
-def test_a_file_of_several_is_named(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("scenario", ["demo", "real-pulsar"])
+def test_a_file_of_several_is_named(
+    scenario: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     for left in (0, 8):
         with small_disk(tmp_path, "1m"):
             fill(tmp_path, left * KIB)
-            assert main(["demo", "--scenario", "real-pulsar", "--out", str(tmp_path / "demo")]) == 2
+            assert main(["demo", "--scenario", scenario, "--out", str(tmp_path / "demo")]) == 2
         said = capfd.readouterr().err
         assert str(tmp_path / "demo") in said and SAID in said, said
 

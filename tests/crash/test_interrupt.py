@@ -16,7 +16,7 @@ OF_SUITE = (*OF_PYTEST, "SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS")
 
 @pytest.mark.parametrize("sign", AT_WORK, ids=AT_WORK.get)
 def test_ctrl_c_in_the_demo_is_one_line_and_no_stack_trace(sign: str, tmp_path: Path) -> None:
-    words = ["demo", "--out", str(tmp_path / "demo"), "--events", "40000"]
+    words = ["demo", "--out", str(tmp_path / "demo")]
     with closing(Submitted(words, tmp_path / "said.log", without=OF_SUITE)) as demo:
         demo.wait(lambda: sign in demo.out + demo.said, sign)
         demo.interrupt()

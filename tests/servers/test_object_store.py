@@ -19,8 +19,6 @@ import yaml
 from app.cli import main
 from app.config.alerts import AlertSettings
 from app.config.settings import Settings
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import plan_trace
 from app.errors import UserError
 from app.read.relations import Warehouse, connect_once
 from app.show.alerts.evaluator import Evaluator
@@ -29,6 +27,8 @@ from app.tables.commit import Writer
 from app.tables.run_lock import only_run
 from app.tables.small_files import names, read_text, write_text
 from benchmarks import archives
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import plan_trace
 from tests.support.servers.process import serving
 from tests.support.servers.s3 import BUCKET, S3, SECRET
 from tests.support.servers.slow_store import Fault, Request, SlowStore

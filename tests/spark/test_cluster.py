@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from app.demo.demo_command import demo
-from app.demo.demo_scenario import ChosenScenario
+from app.config.settings import load_settings
+from app.run.service import run
+from benchmarks.generator.generate_command import generate
 from tests.support.servers.process import serving
 from tests.support.servers.standalone import Standalone, on
 
@@ -51,25 +52,27 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def demonstrated(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a demo that the cluster has run, in an environment that travels to it; in the
-    same session then a replay and a comparison of policies."""
+    """The folder of the demo's fleet that the cluster has run, in an environment that travels to it;
+    in the same session then a replay, a comparison of policies and a demo."""
     folder = tmp_path_factory.mktemp("demo")
-    out, then, python = folder / "demo", folder / THEN, folder / "python"
+    out, then, python = folder / "fleet", folder / THEN, folder / "python"
+    generate("demo", EVENTS, 7, out)
     python.write_text(f'#!/bin/sh\nexec {sys.executable} {SEVERAL} "$@"\n')
     python.chmod(0o755)
     config, both = ("--config", str(out / "weir.yaml")), (str(out / "policies.yaml"),) * 2
     replay = ("replay", *config, "--verify", "--drain", "--slice", "5000")
     effects = ("policy", "diff", *both, "--on", "all", *config, "--json")
     written = ("--out", str(folder / "replay")), ("--keep", str(folder / "kept"))
-    then.write_text(json.dumps([(*replay, *written[0]), (*effects, *written[1])]))
-    asked = ("demo", "--out", str(out), "--events", str(EVENTS))
+    demo = ("demo", "--scenario", "real-pulsar", "--out", str(folder / "demo"))
+    then.write_text(json.dumps([(*replay, *written[0]), (*effects, *written[1]), demo]))
+    asked = ("run", *config, "--available-now", "--drain")
     driver = ("--conf", f"spark.pyspark.driver.python={python}")
     weir(*on(cluster), *driver, *asked, WEIR_THEN=str(then))
     return out
 
 
 def answered(demonstrated: Path, number: int) -> str:
-    """The output of a command that followed the demo."""
+    """The output of a command that followed the run."""
     answer = json.loads((demonstrated.parent / f"{number}-{THEN}").read_text())
     assert answer["code"] == 0, answer["out"]
     return str(answer["out"])
@@ -107,9 +110,11 @@ def tables(warehouse: Path) -> dict[str, list[dict[str, Any]]]:
 def test_a_cluster_finds_what_the_local_run_finds(
     demonstrated: Path, spark: SparkSession, tmp_path: Path
 ) -> None:
-    """The demo on the cluster, and on two cores in the session of the suite."""
-    assert demo(tmp_path, ChosenScenario(events=EVENTS)) == 0
-    local, remote = (tables(at / "warehouse") for at in (tmp_path, demonstrated))
+    """The demo's fleet on the cluster, and on two cores in the session of the suite."""
+    warehouse = tmp_path / "warehouse"
+    settings = load_settings(demonstrated / "weir.yaml", {"warehouse": str(warehouse)})
+    assert run(settings, available_now=True, drain=True) == 0
+    local, remote = (tables(at) for at in (warehouse, demonstrated / "warehouse"))
     assert len(local["events"]) > 19_000
     assert local["throttle_events"]
     assert list(remote) == list(local)
@@ -126,6 +131,12 @@ def test_effects_of_policies_are_replayed_on_a_cluster(demonstrated: Path) -> No
     before, after = (tables(demonstrated.parent / "kept" / side) for side in ("before", "after"))
     assert before["throttle_events"]
     assert before == after
+
+
+def test_the_demo_on_a_cluster_prints_what_it_has_found(demonstrated: Path) -> None:
+    said = answered(demonstrated, 2)
+    assert "Processed in" in said and "numbers that the broker and its clients counted" in said
+    assert (demonstrated.parent / "demo/report.html").is_file()
 
 
 def test_an_environment_that_is_on_the_workers_is_used(cluster: str, tmp_path: Path) -> None:

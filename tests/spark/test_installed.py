@@ -17,6 +17,7 @@ from deltalake import DeltaTable
 
 from app.cli import app
 from app.config.alerts import AlertSettings
+from app.demo.recording import names
 from app.show.alerts.rule_files import rules_of
 from tests.support.throttle_rows import event, write
 
@@ -85,19 +86,20 @@ def test_a_warehouse_is_read(installed: Installed) -> None:
 
 def test_files_that_ship_beside_the_code_are_found(installed: Installed) -> None:
     rules = installed.weir("alerts", "rules", "--json")
-    names = {rule["name"]: rule["runbook"] for rule in json.loads(rules.stdout)}
-    assert set(names) == {rule.name for rule in rules_of(AlertSettings())}
-    for runbook in names.values():
+    runbooks = {rule["name"]: rule["runbook"] for rule in json.loads(rules.stdout)}
+    assert set(runbooks) == {rule.name for rule in rules_of(AlertSettings())}
+    for runbook in runbooks.values():
         assert (installed.site / "weir" / runbook).is_file()
     write(str(installed.work / "reported"), "throttle_events", [event(100, "mark")])
     page = installed.weir("report", "--warehouse", "reported", "--out", "page.html")
     assert page.returncode == 0, page.stderr
-    made = installed.weir("generate", "--events", "6000", "--scenario", "small", "--out", "trace")
-    assert made.returncode == 0, made.stderr
-    recording = "configs/recordings/real-pulsar"
-    assert {file.name for file in (installed.site / "weir" / recording).iterdir()} == {
-        file.name for file in (ROOT / recording).iterdir()
-    }
+    for recording in names():
+        place = f"configs/recordings/{recording}"
+        assert {file.name for file in (installed.site / "weir" / place).iterdir()} == {
+            file.name for file in (ROOT / place).iterdir()
+        }
+    for left in ("benchmarks", "configs/scenarios", "app/demo/generator"):
+        assert not (installed.site / "weir" / left).exists()
     refused = installed.weir("demo", "--scenario", "none")
     assert refused.returncode == 2 and "allowed: demo, real-pulsar" in refused.stderr
 
@@ -133,7 +135,7 @@ def test_a_missing_java_and_missing_jars_are_named_with_what_helps(installed: In
 
 @pytest.mark.slow
 def test_the_demo_runs_outside_the_checkout(installed: Installed) -> None:
-    done = installed.weir("demo", "--events", "20000", "--out", "made")
+    done = installed.weir("demo", "--out", "made")
     assert done.returncode == 0, done.stderr
     assert "weir query --warehouse made/warehouse" in done.stdout
     assert DeltaTable(installed.work / "made/warehouse/events").to_pyarrow_dataset().count_rows()

@@ -13,11 +13,11 @@ import pytest
 
 from app.archive_names import COUNTS
 from app.config.settings import Settings
-from app.demo.generator.write import write_files
 from app.errors import UserError
 from app.run.service import run
 from app.tables import manifest
 from app.tables.definitions import TABLES
+from benchmarks.generator.write import write_files
 from tests.support.traces import NOT_COMPARED, every_row, punctual_trace, rows_of
 
 if TYPE_CHECKING:

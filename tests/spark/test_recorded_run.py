@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import gzip
+import json
+from contextlib import redirect_stdout
+from io import StringIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from rich.console import Console
 
 from app.config.settings import load_settings
-from app.demo.demo_command import write_recorded
-from app.demo.recording import Compared, Recording, render
-from app.run.service import run
+from app.demo.demo_command import demo
+from app.demo.recording import SHIPPED, Compared, Recording, render
 from tests.support.backlog_views import asked, stored
+from tests.support.recording.__main__ import says
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,21 +24,37 @@ if TYPE_CHECKING:
     from app.config.settings import Settings
 
 
+NAME = "real-pulsar"
+
+
 @pytest.fixture(scope="module")
 def recording() -> Recording:
-    return Recording("real-pulsar")
+    return Recording(NAME)
 
 
 @pytest.fixture(scope="module")
-def judged(
-    recording: Recording, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Settings:
-    """The warehouse of the demo's run over the recording."""
+def records(recording: Recording) -> list[dict[str, Any]]:
+    """The events, in the order in which they were written."""
+    return [
+        json.loads(line)
+        for _, _, content in recording.files()
+        for line in gzip.decompress(content).splitlines()
+    ]
+
+
+@pytest.fixture(scope="module")
+def shown(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder of a demo of the recording, and what it printed."""
     folder = tmp_path_factory.mktemp("recorded")
-    config = write_recorded(recording, folder)
-    settings = load_settings(config, {"partitions": 2, "alerts": None})
-    assert run(settings, available_now=True) == 0
-    return settings
+    with redirect_stdout(StringIO()) as out:
+        assert demo(folder, NAME) == 0
+    return folder, out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def judged(shown: tuple[Path, str]) -> Settings:
+    """The warehouse of the demo's run over the recording."""
+    return load_settings(shown[0] / "weir.yaml")
 
 
 @pytest.fixture(scope="module")
@@ -70,29 +91,49 @@ def test_the_recording_has_all_scenarios(compared: dict[str, Compared]) -> None:
     assert {each.scenario for each in compared.values()} == {"limits", "large", "quotas", "reads"}
 
 
-def test_every_recorded_event_is_taken(recording: Recording, judged: Settings) -> None:
-    records = list(recording.records())
+def test_the_demo_says_what_it_plays_and_how_much_of_it_is_equal(
+    shown: tuple[Path, str], recording: Recording, compared: dict[str, Compared]
+) -> None:
+    folder, said = shown
+    assert said.startswith(f"{recording.says}\nProcessed in ")
+    equal = (
+        f"Of {len(compared)} numbers that the broker and its clients counted, Weir has computed "
+    )
+    assert f"{equal}{len(compared) - len(DIFFERENT)} from" in " ".join(said.split())
+    assert {path.name for path in folder.iterdir()} == {
+        *("events", "report.html", "warehouse", "weir-demo.json", "weir.yaml")
+    }
+
+
+def test_every_recorded_event_is_taken(
+    records: list[dict[str, Any]], recording: Recording, judged: Settings
+) -> None:
     assert stored(judged, ["quarantine"])["quarantine"] == []
     assert sorted(row["seq"] for row in stored(judged, ["events"])["events"]) == [
         record["seq"] for record in records
     ]
-    assert len(records) == recording.events
+    numbers = json.loads((SHIPPED / NAME / "numbers.json").read_text(encoding="utf-8"))
+    assert len(records) == numbers["events"]
+    assert recording.says == says(numbers)
 
 
-def test_the_broker_is_covered_without_a_gap(recording: Recording, judged: Settings) -> None:
+def test_the_broker_is_covered_without_a_gap(
+    records: list[dict[str, Any]], judged: Settings
+) -> None:
     rows = asked(
         stored(judged, ["coverage_counts", "coverage_gaps", "coverage_polls", "quarantine"]),
         "coverage",
     )
-    assert sum(row["received"] for row in rows) == recording.events
+    assert sum(row["received"] for row in rows) == len(records)
     assert {(row["cluster"], row["gaps"], row["late"], row["blind_jobs"]) for row in rows} == {
         ("standalone", 0, 0, None)
     }
 
 
-def test_a_recording_names_nothing_of_the_machine_it_was_made_on(recording: Recording) -> None:
+def test_a_recording_names_nothing_of_the_machine_it_was_made_on(
+    records: list[dict[str, Any]],
+) -> None:
     """Topics are in the tenant `public`, addresses on loopback."""
-    records = list(recording.records())
     topics = {record["topic"] for record in records if "topic" in record}
     assert {topic.split("/")[2] for topic in topics} == {"public"}
     assert {record["broker"].partition(":")[0] for record in records} == {"127.0.0.1"}

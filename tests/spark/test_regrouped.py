@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from app.config.settings import Settings
-from app.demo.generator.write import write_files
 from app.errors import UserError
 from app.run.service import run
 from app.tables import checkpoints
+from benchmarks.generator.write import write_files
 from state.jobs import BY_DEFAULT
 from tests.support.traces import demo_trace, every_row
 

@@ -18,10 +18,6 @@ from deltalake import DeltaTable, WriterProperties, write_deltalake
 
 from app.cli import main
 from app.config.settings import load_settings
-from app.demo.demo_command import write_config
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import plan_trace
-from app.demo.generator.write import write_files
 from app.run.service import run
 from app.tables.commit import Writer
 from app.tables.definitions import TABLES
@@ -29,6 +25,10 @@ from app.whatif.replay import on_spark as on_spark_module
 from app.whatif.replay import out as out_module
 from app.whatif.replay.archive import Archive
 from app.whatif.replay.on_spark import tasks_of
+from benchmarks.generator.generated_configuration import write_config
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import plan_trace
+from benchmarks.generator.write import write_files
 from state.jobs import DECLARED
 from tests.support.archive_rows import event
 from tests.support.row_texts import row_texts

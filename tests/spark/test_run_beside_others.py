@@ -14,13 +14,13 @@ from deltalake import DeltaTable
 
 from app.cli import main
 from app.config.settings import Settings, load_settings
-from app.demo.generator.write import write_files
 from app.read.relations import Warehouse
 from app.run.maintenance import merging
 from app.run.maintenance.compaction import compact
 from app.run.maintenance.upkeep import MaintainedTable, upkeep
 from app.run.service import run
 from app.tables.small_files import path_in
+from benchmarks.generator.write import write_files
 from tests.support.analyst import OPERATIONS, at_work
 from tests.support.traces import demo_trace, every_row
 from tests.unit.run.maintenance.tables import LATER_MS, fill, found, opened, plain, rows

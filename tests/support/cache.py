@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from app.demo.generator.trace import ArrivalSlice, Trace
+from benchmarks.generator.trace import ArrivalSlice, Trace
 from tests.support import planned as every
-from tests.unit.demo.generator.model import applied_records, normal_name, parsed_lines
+from tests.unit.bench.generator.model import applied_records, normal_name, parsed_lines
 
 Record = dict[str, Any]
 EVENTS, MANY = 12_000, 20_000

@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from app.demo.generator.large_scripts import EVICTED, NAMES
-from app.demo.generator.trace import Trace
+from benchmarks.generator.large_scripts import EVICTED, NAMES
+from benchmarks.generator.trace import Trace
 
 
 def expected(trace: Trace) -> Iterator[dict[str, Any]]:

@@ -4,31 +4,21 @@ from __future__ import annotations
 
 import base64
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from app.demo.generator.scenario import SHIPPED, Scenario, load_scenario
-from app.demo.generator.trace import ArrivalSlice, Trace, plan_trace
-from tests.unit.demo.generator.model import parsed_lines
+from benchmarks.generator.scenario import FOLDER, Scenario, load_scenario
+from benchmarks.generator.trace import ArrivalSlice, Trace, plan_trace
+from tests.unit.bench.generator.model import parsed_lines
 
 Record = dict[str, Any]
-OWN = Path(__file__).parents[1] / "data" / "scenarios"
-
-
-def scenario_of(name: str) -> Scenario:
-    """A scenario of the tests, or a shipped one."""
-    own = OWN / f"{name}.yaml"
-    if own.is_file():
-        return Scenario.model_validate(yaml.safe_load(own.read_text()))
-    return load_scenario(name)
 
 
 @cache
 def planned(scenario: str, seed: int, events: int) -> Trace:
     """A trace of some events."""
-    return plan_trace(scenario_of(scenario), events, seed)
+    return plan_trace(load_scenario(scenario), events, seed)
 
 
 @cache
@@ -51,7 +41,7 @@ def decoded(record: Record) -> Record:
 
 
 def changed(scenario: str, part: str, **keys: Any) -> Scenario:
-    """A shipped scenario with other keys in one of its parts."""
-    document = yaml.safe_load((SHIPPED / f"{scenario}.yaml").read_text())
+    """A scenario with other keys in one of its parts."""
+    document = yaml.safe_load((FOLDER / f"{scenario}.yaml").read_text())
     document[part] |= keys
     return Scenario.model_validate(document)

@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 from deltalake import DeltaTable
 
 from app.archive_names import COUNTS
-from app.demo.generator.scenario import DisorderSpec, load_scenario
-from app.demo.generator.trace import Trace, plan_trace
 from app.tables.definitions import TABLES
+from benchmarks.generator.scenario import DisorderSpec, load_scenario
+from benchmarks.generator.trace import Trace, plan_trace
 
 NOT_COMPARED = {"ingest_ms", "source_partition", "source_offset"}
 """When and from where a record was read differs between runs; nothing else may."""

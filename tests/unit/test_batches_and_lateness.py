@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from app.config.settings import Settings, load_settings
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import plan_trace
 from app.engine.operators import limits_of, operators
 from app.engine.routing import packer
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import plan_trace
 from state.engine.reach import Reach
 from state.events import TOO_LATE
 from state.jobs import JOBS

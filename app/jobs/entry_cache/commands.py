@@ -16,7 +16,7 @@ def bakeoff(
     warehouse: Warehouse = None,
     trace: Annotated[
         Path | None,
-        Option(help="File or folder of JSON lines (as generate writes), in place of the archive."),
+        Option(help="File or folder of JSON lines, in place of the archive."),
     ] = None,
     policies: Annotated[
         str | None, Option(help="Eviction policies, separated by commas. Default: all.")

@@ -12,18 +12,8 @@ REPLAYING = (["replay"], ["policy", "diff"])
 """Commands that run on Spark where the line has a --master, by the words that they begin with."""
 COMMANDS = (
     *ON_SPARK,
-    *("generate", "validate", "tables", "query", "explain", "policy", "report", "quality"),
-    *(
-        "alerts",
-        "metrics",
-        "maintain",
-        "repair",
-        "forget",
-        "reconcile",
-        "forecast",
-        "replay",
-        "bakeoff",
-    ),
+    *("validate", "tables", "query", "explain", "policy", "report", "quality", "alerts"),
+    *("metrics", "maintain", "repair", "forget", "reconcile", "forecast", "replay", "bakeoff"),
     *("serve", "size", "completion"),
 )
 HELP = ("--help", "-h")

@@ -1,7 +1,8 @@
 """`python -m tests.support.recording [--out FOLDER]`: what the plug-in in a real broker writes, as files.
 
-Takes about three minutes. The folder gets `part-*.ndjson.gz`, the events as they were written, and
-`numbers.json`: what the broker and the applications counted, with the SQL that asks Weir the same.
+Takes about three minutes. The folder gets `part-*.ndjson.gz`, the events as they were written,
+`numbers.json`: what the broker and the applications counted, with the SQL that asks Weir the same, and
+`says.txt`: what the demo says of it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from app.terminal.amounts import duration
 from tests.support.recording import large, limits, quotas, reads
 from tests.support.recording.scene import Scene
 from tests.support.servers import pulsar_plugin
@@ -78,6 +81,16 @@ def save(out: Path, lines: list[str], scene: Scene) -> None:
         "numbers": [asdict(number) for number in scene.numbers],
     }
     (out / "numbers.json").write_text(json.dumps(numbers, indent=1) + "\n")
+    (out / "says.txt").write_text(f"{says(numbers)}\n")
+
+
+def says(numbers: dict[str, Any]) -> str:
+    """What the demo says of a recording with these numbers."""
+    return (
+        f"A real broker made these events: {numbers['broker']} with Weir's plug-in and real "
+        f"clients, recorded for {duration(numbers['seconds'] * 10**9)}; "
+        f"{numbers['events']:,} events."
+    )
 
 
 def main() -> int:

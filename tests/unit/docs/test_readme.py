@@ -12,6 +12,7 @@ import yaml
 
 from app.cli import app, main
 from app.config.settings import load_settings
+from benchmarks.generator import generate_command, scenario
 from tests.support.readme import PAGES, ROOT, blocks, commands
 from tests.support.throttle_rows import event, window, write
 
@@ -84,6 +85,9 @@ def test_every_command_and_option_that_is_shown_exists(words):
     if words[0].endswith("/spark-class"):
         # tests/spark/test_cluster.py starts them
         assert (Path(sys.prefix) / words[0].removeprefix(".venv/")).is_file()
+        return
+    if words[:4] == [".venv/bin/python", "-m", "benchmarks", "generate"]:
+        assert generate_command.parser().parse_args(words[4:]).scenario in scenario.names()
         return
     assert words[0] == "./spark-submit.sh"
     command, rest = COMMAND, words[1:]

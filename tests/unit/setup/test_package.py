@@ -1,4 +1,4 @@
-"""What travels to a cluster is enough there: rules, scenarios, recordings, pages are in the zip."""
+"""What travels to a cluster is enough there: rules, recordings, pages are in the zip."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from pathlib import Path
 import pytest
 
 from app.config.alerts import AlertSettings
-from app.demo.generator.scenario import shipped
-from app.demo.recording import names
+from app.demo.recording import Recording, names
 from app.setup import package
 from app.setup.package import LAUNCHER, pack_code, pack_cores
 from app.show.alerts.rule_files import rules_of
@@ -30,17 +29,14 @@ PROGRAM = """
 import app.config.reading
 from app.show.alerts.rule_files import rules_of
 from app.config.alerts import AlertSettings
-from app.demo.generator.scenario import load_scenario, shipped
 from app.show.report.model import Page
 from jinja2 import Environment, PackageLoader
 from importlib.resources import files
 from app.demo.recording import Recording, names
 assert ".zip" in app.config.reading.__file__
 print(*[rule.name for rule in rules_of(AlertSettings())])
-print(*shipped())
 print(*names())
-print(next(Recording("real-pulsar").records())["event_type"])
-print(load_scenario("demo").model_dump_json()[:1])
+print(*[next(Recording(name).files())[0] for name in names()])
 print("<html" in PackageLoader("app.show.report", "").get_source(Environment(), "page.html.j2")[0])
 print(bool(files("app.show.report").joinpath("style.css").read_text("utf-8")))
 """
@@ -78,11 +74,11 @@ def test_what_is_shipped_beside_the_code_is_found_in_the_zip(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    rules, scenarios, recordings, first, *others = done.stdout.splitlines()
+    rules, recordings, first, *others = done.stdout.splitlines()
     assert rules.split() == [rule.name for rule in rules_of(AlertSettings())]
-    assert scenarios.split() == shipped()
-    assert (recordings.split(), first) == (names(), "broker_started")
-    assert others == ["{", "True", "True"]
+    assert recordings.split() == names()
+    assert first.split() == [next(Recording(name).files())[0] for name in names()]
+    assert others == ["True", "True"]
 
 
 def test_the_zip_is_made_again_when_sources_have_changed(

@@ -46,7 +46,6 @@ COMMANDS: dict[str, list[list[str]]] = {
 }
 OTHERS = {
     "demo": "has its own names",
-    "generate": "has its own names",
     "run": "needs Spark: tests/servers/test_security.py",
     "replay": "needs Spark: tests/servers/test_security.py",
     "validate": "reads a configuration: tests/unit/config",

@@ -83,7 +83,7 @@ def test_what_a_worker_runs_loads_neither_pydantic_nor_the_configuration() -> No
     parameters come as a dictionary."""
     cores = [job.core_class.partition(":")[0] for job in DECLARED.values()]
     rooms = [*cores, "state.jobs", "app.engine.step", "app.sources.files.line_files"]
-    apart = ("pydantic", "deltalake", "app.config", "app.demo.generator")
+    apart = ("pydantic", "deltalake", "app.config", "app.demo")
     assert loaded(rooms, apart) == []
 
 

@@ -132,7 +132,7 @@ def test_a_run_is_refused_before_spark_starts(
     "words",
     [
         ["report", "--warehouse", "{warehouse}", "--out", "{locked}/r.html"],
-        ["generate", "--events", "30000", "--out", "{locked}/events"],
+        ["demo", "--out", "{locked}/demo"],
     ],
     ids=lambda words: words[0],
 )

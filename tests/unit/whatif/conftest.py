@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from app.config.settings import load_settings
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import plan_trace
 from benchmarks import archives
+from benchmarks.generator.scenario import load_scenario
+from benchmarks.generator.trace import plan_trace
 
 EVENTS = 20_000
 

@@ -123,7 +123,7 @@ def _files(path: Path) -> tuple[list[Path], str]:
     if not path.is_dir():
         raise UserError(
             f"--trace {path}: does not exist\n"
-            "allowed: a file or a folder of JSON lines, such as generate --out writes"
+            "allowed: a file or a folder of JSON lines, such as `events` of the demo's folder"
         )
     if (path / "events").is_dir():
         path = path / "events"

@@ -15,10 +15,8 @@ from rich.console import Console
 from app.cli import main
 from app.config.owners import Owner
 from app.config.settings import Settings, load_settings
-from app.demo import demo_command as command
-from app.demo.demo_scenario import ChosenScenario
-from app.demo.generator.scenario import load_scenario
-from app.demo.generator.trace import plan_trace
+from app.demo.demo_folder import prepare
+from app.demo.recording import Recording, names
 from app.errors import UserError
 from app.jobs.backlog.findings.groups import group_findings
 from app.jobs.backlog.findings.subscriptions import backlog_findings
@@ -545,33 +543,33 @@ def test_columns_that_are_read_are_columns_of_the_tables() -> None:
         assert set(columns) <= set(TABLES[name].names)
 
 
-def test_configuration_of_the_demo_is_valid(tmp_path: Path) -> None:
-    command.prepare(tmp_path / "out", ChosenScenario())
-    trace = plan_trace(load_scenario("demo"), 60_000, 7)
-    path = command.write_config(trace, tmp_path / "out")
+@pytest.mark.parametrize("scenario", names())
+def test_configuration_of_the_demo_is_valid(scenario: str, tmp_path: Path) -> None:
+    prepare(tmp_path / "out", scenario)
+    path = Recording(scenario).copy_to(tmp_path / "out")
     settings = load_settings(path)
-    assert settings.policy_dicts() == trace.policies
+    assert bool(settings.policy_dicts()) == (scenario == "demo")
     assert settings.feed.path == str(tmp_path / "out" / "events")
     assert yaml.safe_load(path.read_text())["warehouse"] == str(tmp_path / "out" / "warehouse")
 
 
 def test_demo_starts_over_in_its_own_folder_and_leaves_other_files_alone(tmp_path: Path) -> None:
-    command.prepare(tmp_path, ChosenScenario())
+    prepare(tmp_path, "demo")
     (tmp_path / "warehouse" / "events").mkdir(parents=True)
     (tmp_path / "weir.yaml").touch()
     (tmp_path / "notes.txt").touch()
-    command.prepare(tmp_path, ChosenScenario())
+    prepare(tmp_path, "demo")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "weir-demo.json"]
 
 
 def test_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "warehouse").mkdir()
     with pytest.raises(UserError, match="is not empty and was not made by demo"):
-        command.prepare(tmp_path, ChosenScenario())
+        prepare(tmp_path, "demo")
     assert (tmp_path / "warehouse").is_dir()
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="is a file; a folder is needed"):
-        command.prepare(tmp_path / "file", ChosenScenario())
+        prepare(tmp_path / "file", "demo")
 
 
 STORM = [
@@ -847,14 +845,14 @@ def test_cache_sentence_sums_windows_of_brokers_and_leaves_topics_out() -> None:
 
 
 def test_a_folder_in_which_another_demo_is_at_work_is_left_alone(tmp_path: Path) -> None:
-    command.prepare(tmp_path, ChosenScenario())
+    prepare(tmp_path, "demo")
     (tmp_path / "report.html").touch()
     settings = Settings(warehouse=str(tmp_path / "warehouse"))
     with (
         only_run(settings.location, ["govern"]),
         pytest.raises(UserError, match="another run works on"),
     ):
-        command.prepare(tmp_path, ChosenScenario())
+        prepare(tmp_path, "demo")
     assert (tmp_path / "report.html").exists()
-    command.prepare(tmp_path, ChosenScenario())
+    prepare(tmp_path, "demo")
     assert not (tmp_path / "report.html").exists()

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from app.config.settings import Settings
-from app.demo.generator.write import write_files
 from app.jobs.entry_cache.whatif.curves import BakeOff
 from app.jobs.entry_cache.whatif.trace import PackedTrace, read_trace
+from benchmarks.generator.write import write_files
 from tests.support.cache import records
 from tests.support.planned import planned
 
