@@ -49,12 +49,16 @@ def render(reader: ReportReader, console: Console) -> list[Row]:
 
 
 def render_next_steps(out: Path, rows: Sequence[Row], console: Console) -> None:
-    """Prints three commands that lead on."""
+    """Prints what leads on."""
     warehouse = shlex.quote(str(out / "warehouse"))
     topic = next((row["topic"] for row in rows if row["topic"]), None)
     steps = [
         ("the page with charts and runbooks", str(out / "report.html")),
         ("what can be asked", f"{PROGRAM} query --warehouse {warehouse}"),
+        (
+            "what is wrong now, kept current beside a run",
+            f"{PROGRAM} serve --warehouse {warehouse}",
+        ),
     ]
     if topic is not None:
         why = f"{PROGRAM} explain topic {shlex.quote(short(topic))} --warehouse {warehouse}"

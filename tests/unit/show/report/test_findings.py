@@ -527,12 +527,14 @@ def test_next_steps_are_commands_that_work(
     console = Console(file=text, width=80, highlight=False)
     render_next_steps(tmp_path, actions_of(all_findings(reader), reader), console)
     lines = text.getvalue().splitlines()
-    assert [line[2:4] == "# " for line in lines[1:]] == [True, False] * 3
+    assert [line[2:4] == "# " for line in lines[1:]] == [True, False] * 4
     assert lines[2].strip() == str(tmp_path / "report.html")
     for line in (lines[4], lines[6]):
         words = shlex.split(line)
         assert words[0] == "./spark-submit.sh"
         assert main(words[1:]) == 0, (line, capsys.readouterr().err)
+    # serves until it is stopped: tests/unit/show/live
+    assert shlex.split(lines[8])[1:] == ["serve", "--warehouse", warehouse]
 
 
 def test_columns_that_are_read_are_columns_of_the_tables() -> None:
