@@ -12,6 +12,18 @@ PULSAR, KAFKA = ("demo", "broker-of-many"), ("demo-kafka", "kafka-of-many")
 TOPIC, GROUP, WHO = "persistent://many/names/t%07d", "group-of-many-%06d", "User:many"
 SPAN_MS = 400_000
 """Time of all topics, within the demo's trace: later records would end further windows of others."""
+WINDOW_MS = 60_000
+
+
+def at_of(topic: int, topics: int) -> int:
+    """When a topic is published to, since START_MS."""
+    return 1 + topic * SPAN_MS // topics
+
+
+def ended(topics: int) -> int:
+    """Topics whose window has ended when the broker says no more."""
+    end_ms = (START_MS + SPAN_MS) // WINDOW_MS * WINDOW_MS - START_MS
+    return sum(at_of(topic, topics) < end_ms for topic in range(topics))
 
 
 def lines_of_many(topics: int, groups: int) -> Iterator[bytes]:
@@ -34,7 +46,7 @@ def lines_of_many(topics: int, groups: int) -> Iterator[bytes]:
     yield line(PULSAR, "broker_started", 0)
     yield line(PULSAR, "connection_opened", 0, cnx_id="many", io_thread=0, client_id="m", **who)
     for topic in range(topics):
-        at, name = 1 + topic * SPAN_MS // topics, TOPIC % topic
+        at, name = at_of(topic, topics), TOPIC % topic
         chunk = {"uuid": f"u{topic}", "chunk_id": 0, "num_chunks": 2, "total_chunk_bytes": 99}
         made = {"topic": name, "producer_name": f"p{topic}", "sequence_id": 0, "entry_bytes": 50}
         kafka_name = name.rpartition("/")[2]
