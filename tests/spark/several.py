@@ -12,7 +12,7 @@ import json
 import os
 import runpy
 import sys
-from contextlib import redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -31,9 +31,9 @@ def several(program: str, words: list[str], then: Path) -> int:
         if ended.code:
             return int(ended.code)
     for number, command in enumerate(json.loads(then.read_text())):
-        with redirect_stdout(io.StringIO()) as out:
-            code = main(command)
-        answer = {"code": code, "out": out.getvalue()}
+        with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+            code = main(["--debug", *command])
+        answer = {"code": code, "out": out.getvalue(), "err": err.getvalue()}
         then.with_name(f"{number}-{then.name}").write_text(json.dumps(answer))
     running = SparkSession.getActiveSession()
     assert running is not None

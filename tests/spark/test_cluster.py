@@ -74,7 +74,7 @@ def demonstrated(cluster: str, tmp_path_factory: pytest.TempPathFactory) -> Path
 def answered(demonstrated: Path, number: int) -> str:
     """The output of a command that followed the run."""
     answer = json.loads((demonstrated.parent / f"{number}-{THEN}").read_text())
-    assert answer["code"] == 0, answer["out"]
+    assert answer["code"] == 0, answer["out"] + answer["err"]
     return str(answer["out"])
 
 
