@@ -72,8 +72,8 @@ def main() -> int:
     parser.add_argument("--processes", default=os.environ.get("WEIR_PROCESSES", "2"))
     parser.add_argument("parts", nargs="*", default=PARTS, help="default: all")
     options = parser.parse_args()
-    described = machine.describe()
-    commit, date = str(described.pop("commit")), described.pop("date")
+    here = machine.describe()
+    commit = str(here["commit"])
     parts = dict(json.loads(OUTCOME.read_text("utf-8"))["parts"]) if OUTCOME.exists() else {}
     for name in options.parts:
         if not commit.endswith("-dirty") and parts.get(name, {}).get("commit") == commit:
@@ -81,14 +81,12 @@ def main() -> int:
         since = time.monotonic()
         found = faults() if name == FAULTS else tested(name, options.seed, options.processes)
         parts[name] = {
-            "commit": commit,
-            "date": date,
+            **{key: here[key] for key in ("commit", "date", "cpu", "cores", "memory_gib")},
             "seed": options.seed,
             "seconds": round(time.monotonic() - since),
             **found,
         }
-        outcome = {"machine": described, "parts": parts}
-        OUTCOME.write_text(json.dumps(outcome, indent=1) + "\n", "utf-8")
+        OUTCOME.write_text(json.dumps({"parts": parts}, indent=1) + "\n", "utf-8")
     failed = [f"{name}: {each}" for name in options.parts for each in parts[name]["failed"]]
     print("\n".join(failed) or "nothing failed")
     return 1 if failed else 0
