@@ -138,6 +138,8 @@ def test_the_demo_runs_outside_the_checkout(installed: Installed) -> None:
     done = installed.weir("demo", "--out", "made")
     assert done.returncode == 0, done.stderr
     assert "weir query --warehouse made/warehouse" in done.stdout
+    page = (ROOT / "docs/demo.md").read_text("utf-8").partition("<!-- demo-output -->")[2]
+    assert page.partition("```text\n")[2].partition("```")[0] in done.stdout
     assert DeltaTable(installed.work / "made/warehouse/events").to_pyarrow_dataset().count_rows()
     checked = installed.weir("doctor", "--warehouse", "made/warehouse")
     assert checked.returncode == 0, checked.stdout + checked.stderr
