@@ -19,6 +19,7 @@ from app.command_line import app
 from app.errors import CheckFound, UserError, not_installed, reason, refusal
 from app.jobs import rooms_with
 from app.run.jvm_watch import ending_with_jvm
+from app.tables.object_store import of_store
 from app.terminal import log
 from app.terminal.interrupt import Terminated, stoppable
 from app.terminal.printable import say
@@ -108,6 +109,8 @@ def _unexpected(error: Exception, debug: bool) -> int:
     if usage is not None:
         # A mistake on the command line, as click reports it.
         return _say(f"weir: {usage()} (--help lists the options)", 2, debug)
+    if (told := of_store(error)) is not None:
+        return _say(f"weir: {told}", told.exit_code, debug)
     if refusal(error):
         return _say(f"weir: {_refusing(error)}", 2, debug)
     return _say(

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from io import BufferedReader
+from itertools import takewhile
 from pathlib import Path
 
 import yaml
@@ -132,9 +133,7 @@ def relay(server: int) -> Iterator[tuple[int, Counter[str]]]:
                     words = head.split(b"\r\n", 1)[0].decode().split()
                     requests["LIST" if "list-type=" in words[1] else words[0]] += 1
                     there.sendall(head)
-                    left = _length(head)
-                    while left and (data := read.read1(min(left, 1 << 16))):
-                        left -= len(data)
+                    for data in _body(head, read):
                         there.sendall(data)
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -160,9 +159,15 @@ def _head(read: BufferedReader) -> bytes:
     return b"".join([*lines, line]) if lines else b""
 
 
-def _length(head: bytes) -> int:
-    """Bytes of its body."""
-    for line in head.lower().split(b"\r\n"):
-        if line.startswith(b"content-length:"):
-            return int(line.split(b":")[1])
-    return 0
+def _body(head: bytes, read: BufferedReader) -> Iterator[bytes]:
+    """Its body, of a length that is told before or of chunks that tell theirs."""
+    told = dict(line.split(b":", 1) for line in head.lower().split(b"\r\n")[1:] if b":" in line)
+    if b"chunked" in told.get(b"transfer-encoding", b""):
+        while size := int((line := read.readline()).split(b";")[0] or b"0", 16):
+            yield line + read.read(size + 2)
+        yield b"".join([line, *takewhile(bytes.strip, iter(read.readline, None)), b"\r\n"])
+        return
+    left = int(told.get(b"content-length", b"0"))
+    while left and (data := read.read1(min(left, 1 << 16))):
+        left -= len(data)
+        yield data

@@ -33,7 +33,7 @@ from app.read.duckdb_functions import add_functions, calls_functions
 from app.read.read_only import first_lines, only_select
 from app.tables.definitions import TABLES, VIEWS, Table
 from app.tables.log_files import require_contents
-from app.tables.object_store import file_system
+from app.tables.object_store import file_system, of_store
 from app.tables.time_travel import rows_changed_in, version_at
 from app.terminal.program import PROGRAM
 
@@ -189,6 +189,8 @@ class Warehouse(Location):
         except TableNotFoundError:
             return None
         except (DeltaError, OSError) as error:
+            if folder is None:
+                self._folders()  # delta-rs does not say what the store refuses
             raise UserError(f"{location}: cannot be read\n{reason(error)}") from error
         require_plain_rows(delta, location)
         if self.kept is not None:
@@ -234,7 +236,8 @@ class Warehouse(Location):
         try:
             found = file_system(self.uri, self.storage_options).get_file_info(root)
         except OSError as error:
-            raise UserError(f"{self.uri}: cannot be read\n{reason(error)}") from error
+            unread = UserError(f"{self.uri}: cannot be read\n{reason(error)}")
+            raise of_store(error) or unread from error
         return {info.base_name for info in found}
 
     def require(self) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
+
+from app.errors import NotNow, UserError
 
 S3 = {
     "AWS_ENDPOINT": "endpoint_override",
@@ -19,6 +22,34 @@ S3 = {
 """Arguments of pyarrow's S3 by the options of delta-rs that mean the same."""
 ATTEMPTS = 10
 """Of a request that a store does not answer, or asks to be made more slowly."""
+SILENT = re.compile("error sending request|AWS Error NETWORK_CONNECTION")
+REFUSED = {
+    "InvalidAccessKeyId|INVALID_ACCESS_KEY_ID": "the store does not know the key"
+    "\nstorage_options.AWS_ACCESS_KEY_ID has it, or the variable of this name",
+    "SignatureDoesNotMatch|SIGNATURE_DOES_NOT_MATCH": "the store refuses the secret of the key"
+    "\nstorage_options.AWS_SECRET_ACCESS_KEY has it, or the variable of this name",
+    "NoSuchBucket|NO_SUCH_BUCKET": "the store has no such bucket\nmake it, or name another one",
+    "403 Forbidden|ACCESS_DENIED|lacked the necessary privileges": "the store refuses access (403)"
+    "\nstorage_options.AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are its login, whose user needs the"
+    " rights to read, write, list and delete there",
+}
+"""What a store says of a request, and what the user is told; delta-rs and pyarrow have texts of their own."""
+
+
+def of_store(error: object) -> UserError | None:
+    """An error of a store that does not answer or refuses a request, as the user is told it; None for
+    others."""
+    text = re.sub(r"\x1b\[[0-9;]*m|\u21b3", "", str(error))
+    for known, told in REFUSED.items():
+        if re.search(known, text):
+            return UserError(f"warehouse: {told}")
+    if SILENT.search(text):
+        why = text.strip().rpartition("Details: ")[2].rpartition("\n")[2].strip()
+        return NotNow(
+            f"warehouse: the store does not answer ({why})\n"
+            "storage_options.AWS_ENDPOINT_URL is its address; start again when it does"
+        )
+    return None
 
 
 def file_system(location: str, options: Mapping[str, str]) -> Any:

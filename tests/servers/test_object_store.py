@@ -24,6 +24,7 @@ from app.read.relations import Warehouse, connect_once
 from app.show.alerts.evaluator import Evaluator
 from app.tables import checkpoints, inventory, lease
 from app.tables.commit import Writer
+from app.tables.object_store import of_store
 from app.tables.run_lock import only_run
 from app.tables.small_files import names, read_text, write_text
 from benchmarks import archives
@@ -323,3 +324,60 @@ def test_a_run_without_its_lease_appends_nothing(
             writing.append("quarantine", rows("quarantine", range(1)), 1)
     assert len(plain(found(settings, "quarantine"))) == 1
     assert names(settings.location, lease.FOLDER) == ["govern.json"], "it is the other run's"
+
+
+REFUSED = {
+    "AWS_ACCESS_KEY_ID": ("nobody", "AWS_ACCESS_KEY_ID", 2),
+    "AWS_SECRET_ACCESS_KEY": ("wrong", "AWS_SECRET_ACCESS_KEY", 2),
+    "AWS_ENDPOINT_URL": ("http://127.0.0.1:9", "AWS_ENDPOINT_URL", 75),
+}
+
+
+@pytest.mark.parametrize("key", REFUSED)
+@pytest.mark.parametrize(
+    "words", [("run",), ("query", "lag"), ("report", "--json"), ("alerts", "check")]
+)
+def test_a_store_that_refuses_or_does_not_answer_is_told_by_its_key(
+    words: tuple[str, ...],
+    key: str,
+    s3: S3,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As the check before Spark, and commands without it, tell it."""
+    value, told, code = REFUSED[key]
+    config = tmp_path / "weir.yaml"
+    document = {
+        "warehouse": f"s3a://{BUCKET}/refused",
+        "storage_options": {**s3.options, key: value},
+        "source": {"format": "files", "path": str(tmp_path)},
+    }
+    config.write_text(yaml.safe_dump(document))
+    monkeypatch.setenv("WEIR_PREFLIGHT", "here")
+    assert main([*words, "--config", str(config)]) == code
+    said = capsys.readouterr().err
+    assert f"storage_options.{told}" in said or f"and {told}" in said
+    assert SECRET not in said and "internal error" not in said
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "told"),
+    [
+        ("AWS_ACCESS_KEY_ID", "nobody", "storage_options.AWS_ACCESS_KEY_ID"),
+        ("AWS_SECRET_ACCESS_KEY", "wrong", "storage_options.AWS_SECRET_ACCESS_KEY"),
+        (None, "nowhere", "the store has no such bucket"),
+    ],
+)
+def test_what_a_store_says_of_a_request_is_understood(
+    s3: S3, make_settings: MakeSettings, key: str | None, value: str, told: str
+) -> None:
+    """By delta-rs, which lists, and by pyarrow, which writes."""
+    options = {**s3.options, **({key: value} if key else {})}
+    bucket = BUCKET if key else value
+    location = make_settings(warehouse=f"s3a://{bucket}/w", storage_options=options).location
+    for ask in (lambda: names(location, "_weir"), lambda: write_text(location, "_weir/x", "")):
+        with pytest.raises(OSError, match=r"S3|AWS") as refused:
+            ask()
+        assert told in str(of_store(refused.value))
+    assert of_store(ValueError("other")) is None
