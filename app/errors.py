@@ -60,6 +60,8 @@ def not_installed(package: str) -> str:
 
 MOST_OF_REASON = 300
 """Characters of an error that are told in a line."""
+CAUSE = "\u21b3"
+"""What delta-rs begins each cause of an error with."""
 
 
 _REFUSAL = re.compile(
@@ -76,10 +78,13 @@ def refusal(error: object) -> str | None:
 
 
 def reason(error: object) -> str:
-    """The first line of an error's message on one printable line, cut; its kind where it has none.
-    The system's own words where it has refused something about a file, in another line.
+    """The first line of an error's message on one printable line, cut, and the last of its causes where
+    delta-rs lists them below; its kind where it has none. The system's own words where it has refused
+    something about a file, in another line.
     """
-    text = str(error).strip().partition("\n")[0][:MOST_OF_REASON] or type(error).__name__
+    first, *causes = re.sub(r"\x1b\[[0-9;]*m", "", str(error)).strip().split("\n")
+    caused = [line.partition(CAUSE)[2].strip() for line in causes if CAUSE in line]
+    text = ": ".join([first, *caused[-1:]])[:MOST_OF_REASON] or type(error).__name__
     text = text if refusal(text) else refusal(error) or text
     return "".join(c if c.isprintable() else " " for c in text)
 

@@ -27,14 +27,33 @@ from benchmarks import machine
 ROOT = Path(__file__).resolve().parents[1]
 OUTCOME = ROOT / "tests" / "nightly.json"
 FAULTS = "seeded faults"
-PARTS = ("tests/crash", "tests/servers", "tests/spark", "tests/unit", FAULTS)
+
+
+def below(folder: str) -> list[Path]:
+    """The files of tests below a folder, by their paths in it."""
+    return [path.relative_to(ROOT / folder) for path in (ROOT / folder).rglob("test_*.py")]
+
+
+UNIT = ("tests/unit", "tests/unit/state")
+"""Folders that are parts by their folders, and by the files in them: a night may be cut anywhere."""
+PARTS = (
+    *("tests/crash", "tests/servers", "tests/spark"),
+    *(
+        f"{folder}/{name}"
+        for folder in UNIT
+        for name in (*sorted({p.parts[0] for p in below(folder) if p.parts[1:]}), "test_*.py")
+        if f"{folder}/{name}" not in UNIT
+    ),
+    FAULTS,
+)
 
 
 def tested(tests: str, seed: int, processes: str) -> dict[str, Any]:
-    """The tests of a folder; the ids of those that failed."""
+    """The tests of a folder, or of the files of a pattern; the ids of those that failed."""
     with tempfile.TemporaryDirectory(prefix="weir-nightly-") as folder:
         report = Path(folder) / "tests.xml"
-        command = ["pytest", tests, f"--hypothesis-seed={seed}", f"--junitxml={report}"]
+        command = ["pytest", *map(str, sorted(ROOT.glob(tests)))]
+        command += [f"--hypothesis-seed={seed}", f"--junitxml={report}"]
         command += ["--numprocesses", processes, "--no-loadscope-reorder"]
         code = _python(command, WEIR_SLOW="1", WEIR_FRESH="1", WEIR_SEED=str(seed))
         cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []

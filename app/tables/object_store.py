@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from app.errors import NotNow, UserError
+from app.errors import NotNow, UserError, reason
 
 S3 = {
     "AWS_ENDPOINT": "endpoint_override",
@@ -39,14 +39,12 @@ REFUSED = {
 def of_store(error: object) -> UserError | None:
     """An error of a store that does not answer or refuses a request, as the user is told it; None for
     others."""
-    text = re.sub(r"\x1b\[[0-9;]*m|\u21b3", "", str(error))
     for known, told in REFUSED.items():
-        if re.search(known, text):
+        if re.search(known, str(error)):
             return UserError(f"warehouse: {told}")
-    if SILENT.search(text):
-        why = text.strip().rpartition("Details: ")[2].rpartition("\n")[2].strip()
+    if SILENT.search(str(error)):
         return NotNow(
-            f"warehouse: the store does not answer ({why})\n"
+            f"warehouse: the store does not answer ({reason(error)})\n"
             "storage_options.AWS_ENDPOINT_URL is its address; start again when it does"
         )
     return None

@@ -25,6 +25,7 @@ from app.command_line import (
     app,
     configured,
     duration,
+    moment,
     policy_app,
     preflight,
 )
@@ -68,7 +69,6 @@ def replay(
     """Run the jobs over the archive again, under other policies or parameters."""
     from app.run.session import submitted_session
     from app.whatif.replay.choice import Choice
-    from app.whatif.replay.event_span import span
     from app.whatif.replay.replay_command import refuse
     from app.whatif.replay.replay_command import replay as run_replay
     from app.whatif.replay.replay_request import ReplayRequest, jobs_of, replaced_by, settings_of
@@ -200,3 +200,13 @@ def _only_with_on(ctx: typer.Context) -> None:
             and (given is not None and given.name == "COMMANDLINE")
         ):
             raise UserError(f"policy diff: {param.opts[0]} goes with --on RANGE")
+
+
+def span(start: str | None, end: str | None) -> Any:
+    """The event times of --from and --to of a command that reads the archive."""
+    from app.whatif.replay.event_span import FIRST_MS, LAST_MS, EventSpan
+
+    begin_ms, end_ms = moment(start, "--from"), moment(end, "--to")
+    return EventSpan(
+        FIRST_MS if begin_ms is None else begin_ms, LAST_MS if end_ms is None else end_ms
+    )

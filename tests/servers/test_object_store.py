@@ -358,6 +358,7 @@ def test_a_store_that_refuses_or_does_not_answer_is_told_by_its_key(
     assert main([*words, "--config", str(config)]) == code
     said = capsys.readouterr().err
     assert f"storage_options.{told}" in said or f"and {told}" in said
+    assert ("Connection refused" in said) is (code == 75)
     assert SECRET not in said and "internal error" not in said
 
 

@@ -1,9 +1,8 @@
 """How much of its large properties and soaks a run of the tests does.
 
 `./test.sh` does a share of the random traces and leaves out what is marked `slow`; `--slow` does all
-of it, `--quick` the smallest share, of tests/unit alone. Their traces are the same in every run.
-`--nightly` does what is marked `slow`, and twice as many traces as a merge, of a seed of its own: each
-night has others, and all of its parts end before the morning on two cores.
+of it, `--quick` the smallest share, of tests/unit alone. Their traces are the same in every run;
+`--nightly` does all of it on traces of a seed of its own.
 """
 
 from __future__ import annotations
@@ -25,10 +24,7 @@ SHARE, LEAST = (40, 3) if QUICK else (10, 6)
 
 def examples(whole: int, share: int = SHARE) -> int:
     """How many of `whole` random examples are drawn: one of `share`, but not too few."""
-    if SLOW and not FRESH:
-        return whole
-    times = 2 if FRESH else 1
-    return min(whole, times * max(whole // share, LEAST))
+    return whole if SLOW else min(whole, max(whole // share, LEAST))
 
 
 def drawn(whole: int, share: int = SHARE) -> settings:

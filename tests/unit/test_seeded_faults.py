@@ -1,10 +1,11 @@
-"""The list of seeded faults, as the nightly tier reads it: a text or a test that it names is there."""
+"""What the nightly tier runs is there: the texts and tests of seeded faults, and all tests in its parts."""
 
 from __future__ import annotations
 
 import ast
+from collections import Counter
 
-from tests import faults
+from tests import faults, nightly
 
 
 def test_the_text_of_each_fault_is_there_once() -> None:
@@ -22,3 +23,13 @@ def test_the_tests_of_each_fault_are_there() -> None:
         functions = {each.name for each in parsed.body if isinstance(each, ast.FunctionDef)}
         there |= {file, *(f"{file}::{name}" for name in functions if name.startswith("test_"))}
     assert sorted(named - there) == []
+
+
+def test_every_test_is_of_one_part_of_a_night() -> None:
+    folders = ("tests/crash", "tests/servers", "tests/spark", "tests/unit")
+    every = {nightly.ROOT / folder / path for folder in folders for path in nightly.below(folder)}
+    parts = [path for part in nightly.PARTS for path in nightly.ROOT.glob(part)]
+    found = Counter(
+        file for path in parts for file in (path.rglob("test_*.py") if path.is_dir() else [path])
+    )
+    assert {file: found[file] for file in every if found[file] != 1} == {}

@@ -51,7 +51,7 @@ def suggest_client_quotas(
     from app.jobs.client_quotas.whatif.client_history import owner_of, types_of
     from app.jobs.client_quotas.whatif.client_limits import ClientHistoryRequest, suggest
     from app.terminal.moments import read_duration_ms
-    from app.whatif.replay.event_span import span
+    from app.whatif.whatif_commands import span
 
     asked = ClientHistoryRequest(
         owner_of(per),

@@ -67,7 +67,7 @@ def suggest_publish(
     from app.jobs.rate_limits.whatif.history import required as rated
     from app.jobs.rate_limits.whatif.owners import required as owned
     from app.terminal.moments import read_duration_ms
-    from app.whatif.replay.event_span import span
+    from app.whatif.whatif_commands import span
 
     if share is not None and percentile is not None:
         raise UserError("--percentile: is another way to say --share: leave out one of the two")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.command_line import moment
 from app.terminal.moments import instant_of
 
 FIRST_MS, LAST_MS = -(2**63), 2**63 - 1
@@ -27,11 +26,3 @@ class EventSpan:
 
 
 WHOLE = EventSpan()
-
-
-def span(start: str | None, end: str | None) -> EventSpan:
-    """The event times of --from and --to of a command that reads the archive."""
-    begin_ms, end_ms = moment(start, "--from"), moment(end, "--to")
-    return EventSpan(
-        FIRST_MS if begin_ms is None else begin_ms, LAST_MS if end_ms is None else end_ms
-    )

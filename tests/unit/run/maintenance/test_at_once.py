@@ -62,7 +62,7 @@ def started(code: str, *arguments: str) -> subprocess.Popen[str]:
     ("batches", "rounds"),
     [
         pytest.param(60, 25, id="seconds"),
-        pytest.param(1000, 300, id="minutes", marks=pytest.mark.slow),
+        pytest.param(3000, 900, id="minutes", marks=pytest.mark.slow),
     ],
 )
 def test_every_row_is_there_once(batches: int, rounds: int, make_settings: MakeSettings) -> None:
