@@ -27,6 +27,8 @@ from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.types.functions import BaseFunction
 from numba.np import linalg
 
+import udfs.worlds  # noqa: F401 - how tuples are passed to all that is compiled here
+
 ROOMS = ("app", "state", "udfs")
 _IMPORT = re.compile(
     rf"^\s*(?:from\s+((?:{'|'.join(ROOMS)})[\w.]*)\s+import\s+(\([^)]*\)|.*)"
@@ -63,34 +65,74 @@ BaseFunction.get_call_type = _resolved_once  # type: ignore[method-assign, assig
 
 
 class _Library(JITCodeLibrary):  # type: ignore[misc]
-    """Compiled code. From the cache its bitcode, which is parsed for as long as all else of it is
-    loaded, is only wanted where another function that calls it is compiled."""
+    """The code of a function. Of one that only other compiled functions call no more than its bitcode
+    is kept: it is optimised and made code of the machine as a part of those that Python calls.
+
+    Numba does both for each function with all that it calls, and again for each of its callers: three
+    quarters of the time in which a core is compiled.
+    """
 
     _bitcode: bytes | None = None
+    """Of a library from the cache, which is parsed where another one calls it."""
+    _is_loaded = False
+
+    def finalize(self) -> None:
+        if self._object_caching_enabled:
+            self._raise_if_finalized()
+            self._finalize_dynamic_globals()
+            self._finalized = True
+        else:  # not of a function: what numba has for all of them
+            super().finalize()
+            self._is_loaded = True
+
+    def _optimize_functions(self, ll_module: Any) -> None:
+        ll_module.data_layout = self._codegen._data_layout
+        for function in ll_module.functions:
+            if not function.is_declaration:
+                passes, builder = self._codegen._function_pass_manager(opt=1)
+                passes.run(function, builder)
+
+    def get_pointer_to_function(self, name: str) -> int:
+        """The address of a function of this library, 0 if it has none of this name."""
+        self._ensure_finalized()
+        if not self._is_loaded and name in _defined(self._final_module):
+            self._link()
+            self._optimize_final_module()
+            self._final_module.verify()
+            self._finalize_final_module()
+            self._is_loaded = True
+        return int(super().get_pointer_to_function(name))
+
+    def _link(self) -> None:
+        """Take over all that is called, directly or not."""
+        libraries = list(dict.fromkeys(self._linking_libraries))
+        for library in libraries:  # those that are added meanwhile, too
+            self._reload_init.update(library._reload_init)
+            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
+            libraries += [each for each in library._linking_libraries if each not in libraries]
+        self._linking_libraries.clear()
+        self._shared_module = None
 
     def serialize_using_object_code(self) -> Any:
-        name, kind, (code, bitcode) = super().serialize_using_object_code()
+        if not self._is_loaded:
+            self._link()
+        code = self._get_compiled_object() if self._is_loaded else None
         module = self._get_module_for_linking()
-        defined = [
-            value.name
-            for values in (module.functions, module.global_variables)
-            for value in values
-            if not value.is_declaration
-        ]
-        return name, kind, (code, (bitcode, defined))
+        return self.name, "object", (code, (module.as_bitcode(), [*_defined(module)]))
 
     @classmethod
     def _unserialize(cls, codegen: Any, state: Any) -> _Library:
-        name, _, (code, kept) = state
-        if isinstance(kept, bytes):  # of numba itself, as an earlier version of Weir kept it
-            return super()._unserialize(codegen, state)
-        bitcode, defined = kept
+        name, _, (code, (bitcode, defined)) = state
         self: _Library = codegen.create_library(name)
+        self._bitcode = bitcode
+        if code is None:
+            self._finalized = True
+            return self
         self.enable_object_caching()
         self._set_compiled_object(code)
         self._finalize_final_module()
+        self._is_loaded = True
         codegen._engine._defined_symbols.update(defined)
-        self._bitcode = bitcode
         return self
 
     def _get_module_for_linking(self) -> Any:
@@ -99,6 +141,19 @@ class _Library(JITCodeLibrary):  # type: ignore[misc]
         return super()._get_module_for_linking()
 
 
+def _defined(module: Any) -> set[str]:
+    """The functions and variables of a module that are not of another one."""
+    values = (*module.functions, *module.global_variables)
+    return {value.name for value in values if not value.is_declaration}
+
+
+def _set_env(codegen: JITCPUCodegen, name: str, env: Any) -> None:
+    """Only loaded code has an environment, and only what Python calls looks into it."""
+    if codegen._engine.is_symbol_defined(name):
+        _set_env_of(codegen, name, env)
+
+
+_set_env_of, JITCPUCodegen.set_env = JITCPUCodegen.set_env, _set_env
 JITCPUCodegen._library_class = _Library
 
 
@@ -142,8 +197,10 @@ def _takes_files(folder: Path) -> bool:
 
 @cache
 def stamp(module: str) -> str:
-    """Hash of a module's source and of all of Weir that it imports, hexadecimal."""
-    sources = (f"{name}\0{_source(name)}\0" for name in sorted(_closure(module)))
+    """Hash of a module's source, of all of Weir that it imports, and of how it is compiled,
+    hexadecimal."""
+    names = {*_closure(module), *_closure(__name__)}
+    sources = (f"{name}\0{_source(name)}\0" for name in sorted(names))
     return hashlib.sha256("".join(sources).encode()).hexdigest()
 
 

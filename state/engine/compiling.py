@@ -26,11 +26,7 @@ def compiled(function: Callable[..., Any]) -> Any:
 
 def inlined(function: Callable[..., Any]) -> Any:
     """As `compiled`, for functions that run once per record and have one or two callers: compiled
-    into them.
-
-    A call passes every array of a World and a Feed, 250 words in all, which took longer than the
-    rules of a record.
-    """
+    into them."""
     return function if config.DISABLE_JIT else _Compiled(function, {"forceinline": True})
 
 
@@ -68,8 +64,8 @@ class _Compiled(_ForPython):
     """A function that other compiled functions call. A call from Python goes to a second version of
     it, which is compiled when it is first needed.
 
-    What takes the values of a call from Python apart, a World of arrays among them, is a quarter of
-    all compiling, and of eighteen functions of a core one is called from Python.
+    What takes the values of a call from Python apart, a World of arrays among them, is compiled with
+    it, and of eighteen functions of a core one is called from Python.
     """
 
     def __init__(self, function: Callable[..., Any], options: dict[str, bool]) -> None:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from state.engine.kernel import Array, Int, Record, codes, compiled
+from udfs.worlds import made_by_rules
 
 STATS = ("last_event", "start_time")
 LAST_EVENT, START_TIME = codes(2)
@@ -113,6 +114,7 @@ def tokens_throttle(tokens: float, bound: float) -> Int:
 # Sampled rate.
 
 
+@made_by_rules
 class Samples(NamedTuple):
     """The samples of one sensor: the first `used` from place `at` on, in arrays of many sensors."""
 
