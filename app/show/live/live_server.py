@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl
 
 from app.config.metrics import address
-from app.errors import UserError
+from app.errors import NotNow, UserError
 from app.read.relations import Warehouse
 from app.show.live.live_pages import PAGES, LivePages
 from app.show.metrics import say_to_log
@@ -71,6 +71,8 @@ def application(pages: LivePages) -> WSGIApplication:
             else:
                 status = "404 Not Found"
                 text = 'There is no such page: <a href="/">what is wrong now</a>'
+        except NotNow as error:
+            status, text = "503 Service Unavailable", f"<pre>{escape(str(error))}</pre>"
         except (UserError, ValueError) as error:
             status, text = "400 Bad Request", f"<pre>{escape(str(error))}</pre>"
         except Exception as error:  # noqa: BLE001 - an answer, where a connection would only end

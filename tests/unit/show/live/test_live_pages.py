@@ -16,6 +16,7 @@ import pytest
 
 from app.cli import main
 from app.config.settings import Settings, load_settings
+from app.errors import NotNow
 from app.show.live import live_pages
 from app.show.live.live_pages import LivePages
 from app.show.live.live_server import PASSWORD, application, guarded, serve
@@ -230,6 +231,18 @@ def test_what_cannot_be_asked_is_no_problem_of_the_others(warehouse: str) -> Non
     browser.get("/?last=year")
     browser.pages.renew()
     assert browser.status.startswith("400") and "Not current" not in browser.get()
+
+
+def test_a_store_that_does_not_answer_now_is_no_mistake_of_who_asks(
+    warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any) -> None:
+        raise NotNow("s3://east/warehouse: does not answer")
+
+    browser = Browser(of(warehouse))
+    monkeypatch.setattr(live_pages, "around", away)
+    assert "does not answer" in browser.get("/explain?kind=topic&name=x")
+    assert browser.status == "503 Service Unavailable"
 
 
 def test_an_empty_warehouse_has_a_page(tmp_path: Path) -> None:
