@@ -37,7 +37,8 @@ def below(folder: str) -> list[Path]:
 UNIT = ("tests/unit", "tests/unit/state")
 """Folders that are parts by their folders, and by the files in them: a night may be cut anywhere."""
 PARTS = (
-    *("tests/crash", "tests/servers", "tests/spark"),
+    *("tests/crash", "tests/spark"),
+    *(f"tests/servers/test_{name}*.py" for name in ("kafka", "pulsar", "[!kp]", "p[!u]")),
     *(
         f"{folder}/{name}"
         for folder in UNIT
@@ -55,6 +56,7 @@ def tested(tests: str, seed: int, processes: str) -> dict[str, Any]:
         command = ["pytest", *map(str, sorted(ROOT.glob(tests)))]
         command += [f"--hypothesis-seed={seed}", f"--junitxml={report}"]
         command += ["--numprocesses", processes, "--no-loadscope-reorder"]
+        command += ["--verbose"]  # a run that is cut has told what failed until then
         code = _python(command, WEIR_SLOW="1", WEIR_FRESH="1", WEIR_SEED=str(seed))
         cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     bad = [
