@@ -101,7 +101,7 @@ class Carried:
         return Counter(tuple(row.values()) for row in rows)
 
     def problems(self) -> list[str]:
-        return list(inventory.progress(self.warehouse, ARCHIVE, ["events"], lambda: ""))
+        return list(inventory.progress(self.warehouse, ARCHIVE, ["events"], lambda _: ""))
 
 
 def rows_of(batch: int, day: int, rows: int) -> pa.Table:
