@@ -117,29 +117,21 @@ def _member(context: Any, builder: Any, kind: Any, value: Any, index: int) -> An
 @unbox(NamedTuple)
 @unbox(NamedUniTuple)
 def _from_python(kind: Any, value: Any, c: Any) -> NativeValue:
-    """As numba's, except that the members stay where they are put."""
+    """As numba's, except that the members stay where they are put; arrays and numbers leave nothing to
+    clean up."""
     model = c.context.data_model_manager[kind]
     if not isinstance(model, _ByReference):
         return unbox_tuple(kind, value, c)
     here = cgutils.alloca_once(c.builder, model.get_data_type())
     failed = cgutils.alloca_once_value(c.builder, cgutils.false_bit)
-    cleanups = []
     for i, (each, member) in enumerate(zip(kind, model.members, strict=True)):
         native = c.unbox(each, c.pyapi.tuple_getitem(value, i))
         place = cgutils.gep_inbounds(c.builder, here, 0, i)
         c.builder.store(member.as_data(c.builder, native.value), place)
         with c.builder.if_then(native.is_error, likely=False):
             c.builder.store(cgutils.true_bit, failed)
-        cleanups += [native.cleanup] if native.cleanup else []
-
-    def clean() -> None:
-        for each in reversed(cleanups):
-            each()
-
     address = c.builder.bitcast(here, model.get_value_type())
-    return NativeValue(
-        address, is_error=c.builder.load(failed), cleanup=clean if cleanups else None
-    )
+    return NativeValue(address, is_error=c.builder.load(failed))
 
 
 def _short(kind: Any) -> tuple[str, tuple[()]]:
