@@ -197,7 +197,7 @@ def spark() -> Iterator[SparkSession]:
 
     session = build_session(load_settings(overrides={"partitions": 2}), "weir-tests")
     with pytest.MonkeyPatch.context() as kept:
-        kept.setattr("app.run.service.end_planning", lambda _: None)
+        kept.setattr("app.run.queries.end_planning", lambda _: None)
         yield session
     session.stop()
 

@@ -58,8 +58,7 @@ def test_records_of_tasks_that_are_repeated_are_counted_once(tmp_path: Path) -> 
 
 def waiting(service: Service) -> bool:
     """Whether every query has reported that it waits for records."""
-    # From inside: what a run publishes does not have this.
-    reports = [query.lastProgress for query in [*service._queries.values()]]
+    reports = [query.lastProgress for query in service.queries.every]
     return bool(reports) and all(p and "addBatch" not in p["durationMs"] for p in reports)
 
 
@@ -79,7 +78,7 @@ def test_records_of_which_nothing_comes_are_counted(
 
 def counted(service: Service) -> list[int]:
     """How many records each query has counted."""
-    return [figures.events for figures in service._progress.figures]
+    return [figures.events for figures in service.progress.figures]
 
 
 @pytest.mark.parametrize("queries", [[list(BY_DEFAULT)], [list(BY_DEFAULT), ["archive"]]])

@@ -12,8 +12,10 @@ from app.config.settings import Settings
 from app.engine.assignment import plan
 from app.engine.messages import MessageKind
 from app.errors import UserError
+from app.run.late_records import Times
 from app.run.progress import Progress
-from app.run.service import Service, Times
+from app.run.queries import Queries
+from app.run.service import Service
 from app.run.shutdown import Stopping
 from app.tables.run_lock import only_run
 from state.jobs import BY_DEFAULT
@@ -143,7 +145,7 @@ def test_a_run_says_that_it_waits_for_its_source_as_soon_as_its_queries_have_sta
             return True
 
     started: list[str] = []
-    monkeypatch.setattr(Service, "start", lambda _, name: started.append(name))
+    monkeypatch.setattr(Queries, "start", lambda _, name: started.append(name))
     queries = {"govern": (*BY_DEFAULT[1:], "archive"), BY_DEFAULT[0]: BY_DEFAULT[:1]}
     settings = make_settings(source=source, quality=None, metrics=None)
     Service(None, settings, queries, False, Waiting(), Progress()).work()  # type: ignore[arg-type]

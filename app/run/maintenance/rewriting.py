@@ -18,7 +18,8 @@ from deltalake.transaction import AddAction
 
 from app.read.databases import literal, sealed
 from app.read.duckdb_functions import add_functions, calls_functions
-from app.read.relations import ANY_ORDER, GLOB
+from app.read.relations import ANY_ORDER
+from app.read.table_relation import GLOB
 from app.run.maintenance.exchange import exchange
 from app.run.maintenance.opened import Opened
 from app.tables.data_files import DataFile
