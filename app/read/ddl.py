@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from deltalake import DeltaTable
 
-from app.read.relations import FIRST_MS, LAST_MS, Warehouse
+from app.read.relations import Warehouse
+from app.read.table_relation import FIRST_MS, LAST_MS
 from app.tables.definitions import TABLES, VIEWS
 
 ENGINES = ("spark", "duckdb")

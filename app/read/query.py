@@ -24,7 +24,6 @@ from app.read.question import MOST, Question, given
 from app.read.questions import QUESTIONS
 from app.read.relations import (
     ANY_ORDER,
-    GONE,
     Warehouse,
     connect,
     connect_once,
@@ -33,6 +32,7 @@ from app.read.relations import (
     state,
     states,
 )
+from app.read.table_relation import GONE
 from app.tables.definitions import TABLES, VIEWS
 from app.tables.manifest import load as load_manifest
 from app.terminal.interrupt import stoppable

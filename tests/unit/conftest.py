@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.read import relations
+from app.read import table_relation
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def tmp_warehouse(
     return str(place / "warehouse")
 
 
-@pytest.fixture(params=[relations.SMALL_ROWS, -1], ids=["in memory", "in files"])
+@pytest.fixture(params=[table_relation.SMALL_ROWS, -1], ids=["in memory", "in files"])
 def both_sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables are read as small ones are, and as large ones are."""
-    monkeypatch.setattr(relations, "SMALL_ROWS", request.param)
+    monkeypatch.setattr(table_relation, "SMALL_ROWS", request.param)

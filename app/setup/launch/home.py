@@ -26,6 +26,9 @@ EVERYWHERE = {"TZ": "UTC", "OMP_NUM_THREADS": "1", "PYDANTIC_DISABLE_PLUGINS": "
 packages at each start."""
 COMPILED = ("app/contract", "app/contract/parsing", "state", "state/*", "udfs")
 """Folders whose sources decide what the cores are compiled of."""
+FETCHES = 2
+"""Times that the jars are fetched: of a dozen downloads one fails now and then, and what has come
+stays."""
 
 
 def say(text: str) -> None:
@@ -95,15 +98,18 @@ class Home:
         folder, log = self.data / "jars", self.data / "jars.log"
         say(f"fetching the Delta and Kafka jars of Spark into {folder} (about 35 MB, once)")
         kept = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
-        with log.open("w", encoding="utf-8") as out:
-            code = subprocess.run(
-                [self.python, "-m", "app.jars", str(folder), *options],
-                check=False,
-                stdout=out,
-                stderr=out,
-                cwd=ROOT,
-                env={**kept, "SPARK_CONF_DIR": f"{ROOT}/conf"},
-            ).returncode
+        for _ in range(FETCHES):
+            with log.open("w", encoding="utf-8") as out:
+                code = subprocess.run(
+                    [self.python, "-m", "app.jars", str(folder), *options],
+                    check=False,
+                    stdout=out,
+                    stderr=out,
+                    cwd=ROOT,
+                    env={**kept, "SPARK_CONF_DIR": f"{ROOT}/conf"},
+                ).returncode
+            if not code:
+                break
         if code:
             told = r"unresolved dependency|not found|Error|Exception"
             lines = [line for line in lines_of(folders.text(log)) if re.search(told, line)]

@@ -22,7 +22,7 @@ from great_expectations.execution_engine import ExecutionEngine
 from great_expectations.expectations.expectation import BatchExpectation, Expectation
 from great_expectations.validator.metric_configuration import MetricConfiguration
 
-from app.read.relations import sql_type
+from app.read.table_relation import sql_type
 from app.show.audit.checks import ROWS_WHERE, AuditCheck
 from app.terminal.rows import plain
 

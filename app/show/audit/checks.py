@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from app.read.relations import sql_type
+from app.read.table_relation import sql_type
 from app.tables.definitions import COMMON_OUTPUT, TABLES, Table
 from state.engine.table import WHOSE
 from state.jobs import DECLARED

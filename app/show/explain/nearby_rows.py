@@ -12,15 +12,8 @@ import duckdb
 from deltalake import DeltaTable
 
 from app.errors import UserError
-from app.read.relations import (
-    FEW_FILES,
-    GONE,
-    NARROWER,
-    Warehouse,
-    connect,
-    connect_once,
-    first_lines,
-)
+from app.read.relations import NARROWER, Warehouse, connect, connect_once, first_lines
+from app.read.table_relation import FEW_FILES, GONE
 from app.show.explain.sentence import Row
 from app.tables.definitions import TABLES
 from state.jobs import DECLARED

@@ -15,7 +15,6 @@ from app.read.question import LEAST, MOST
 from app.read.questions import QUESTIONS
 from app.read.relations import (
     ANY_ORDER,
-    GONE,
     NARROWER,
     OWNERS,
     STATES,
@@ -25,6 +24,7 @@ from app.read.relations import (
     first_lines,
     states,
 )
+from app.read.table_relation import GONE
 from app.show.report.model import Row
 from app.tables.definitions import TABLES, VIEWS
 

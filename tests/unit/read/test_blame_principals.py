@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import main
-from app.read.relations import FEW_FILES
+from app.read.table_relation import FEW_FILES
 from tests.support.blame_principals import (
     ALICE,
     BOB,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from app.cli import main
 from app.read.databases import fileless
 from app.read.pruning import needed, overlaps
-from app.read.relations import FEW_FILES, Warehouse, connect, connect_once
+from app.read.relations import Warehouse, connect, connect_once
+from app.read.table_relation import FEW_FILES
 from tests.support.throttle_rows import START_MS, event, write
 
 COLUMNS = {

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from app.errors import UserError
 from app.setup.launch.environment import TO_COMPILE
 from app.setup.launch.home import Home
 
@@ -289,6 +290,28 @@ def test_pip_installs_where_there_is_no_uv(tmp_path: Path, monkeypatch: pytest.M
         "-r",
         f"{tmp_path}/env/share/weir/requirements.lock",
     ]
+
+
+@pytest.mark.parametrize("failures", [0, 1, 2])
+def test_a_download_that_fails_once_is_tried_again(
+    failures: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("WEIR_JARS", raising=False)
+    calls, python = tmp_path / "calls", tmp_path / "python"
+    python.write_text(
+        f'#!/bin/sh\necho "$3" >> {calls}\necho "download failed: an Error"\n'
+        f"test $(wc -l < {calls}) -gt {failures}\n"
+    )
+    python.chmod(0o755)
+    home = Home(tmp_path, str(python), tmp_path, tmp_path / "data")
+    if failures == 2:
+        with pytest.raises(UserError, match="the jars could not be fetched"):
+            home.prepare_jars([])
+    else:
+        home.prepare_jars([])
+        home.prepare_jars([])  # they are there
+    assert calls.read_text().splitlines() == [f"{tmp_path}/data/jars"] * min(failures + 1, 2)
+    assert (tmp_path / "data" / "jars.of").exists() == (failures < 2)
 
 
 def test_a_missing_python_is_named_with_what_installs_it(checkout: Checkout) -> None:

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from app.cli import main
-from app.read.relations import sql_type
+from app.read.table_relation import sql_type
 from app.tables.definitions import TABLES, VIEWS
 from tests.support.client_quota_rows import stats
 from tests.support.quota_usage import MINUTE, level, user

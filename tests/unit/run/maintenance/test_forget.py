@@ -18,7 +18,7 @@ import pytest
 
 from app.cli import main
 from app.config.settings import Settings
-from app.read.relations import literal
+from app.read.databases import literal
 from app.run.maintenance import forget_key, forgetting, logs, names, rewriting, vacuum
 from app.run.maintenance.names import Name
 from app.tables import json_documents, run_lock

@@ -13,7 +13,7 @@ import pytest
 from app.cli import main
 from app.config.settings import Settings
 from app.errors import UserError
-from app.read.relations import FEW_FILES
+from app.read.table_relation import FEW_FILES
 from app.show.reconcile.comparing import one_round
 from app.show.reconcile.recorded_numbers import entity_text
 from app.show.reconcile.spans import differs
