@@ -59,7 +59,7 @@ def build(
     if recent_ms is not None and now.span is not None:
         span = ReportSpan(now.span.end_ms - recent_ms)
         reader = ReportReader(warehouse, span)
-    findings = all_findings(reader)
+    findings = all_findings(reader, settings.alerts)
     first = what_happened(findings)
     actions = what_to_do(actions_of(findings, reader))
     declared: list[JobSection] = list(every("report", "SECTIONS"))

@@ -172,6 +172,10 @@ class JobFindings:
 
     place: int
     findings: Callable[[ReportReader], list[Finding]]
+    rule: str = ""
+    """The alert rule whose facts these are; empty: of several facts."""
+    unless: Sequence[str] = ()
+    """Rules with an earlier place: said only where none of them tells anything."""
 
 
 @dataclass(frozen=True)
