@@ -36,8 +36,9 @@ class FindingRule(Model):
     """What reports say of the rows of a rule. docs/alerts.md documents the keys."""
 
     sql: Text | None = None
-    """Returns a row for each sentence, the most important first; None: for each alert that there was,
-    its newest row with its greatest value and first start, the greatest value first.
+    """Returns a row for each sentence, the most important first; None: the answer of the question, or
+    for each alert that there was its newest row with its greatest value and first start, the greatest
+    value first.
     """
     question: Text | None = None
     """A ready question, whose rows the SQL reads as `answer`."""
@@ -113,7 +114,8 @@ class Rule(Model):
     @model_validator(mode="after")
     def _with_labels(self) -> Rule:
         """The rows of an alert are told apart by its labels."""
-        if self.finding is not None and self.finding.sql is None and not self.labels:
+        asks = self.finding is None or self.finding.sql or self.finding.question
+        if not asks and not self.labels:
             raise ValueError("finding.sql: is needed where the rule has no labels")
         return self
 

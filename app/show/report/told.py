@@ -42,12 +42,14 @@ def told(reader: ReportReader, rule: Rule, finding: FindingRule) -> list[Finding
 
 def answer(reader: ReportReader, rule: Rule, finding: FindingRule) -> tuple[list[str], list[Row]]:
     """The columns and the rows of a finding."""
-    where, sql, values = f"alert rule {rule.name}: finding.sql", finding.sql or newest(rule), {}
+    where = f"alert rule {rule.name}: finding.sql"
+    sql, values = finding.sql or newest(rule), {}
     only_select(sql, where)
     if finding.question is not None:
         question = QUESTIONS[finding.question].asked({})
         values = question.values({"rows": str(MOST_ROWS)})
-        sql = f"WITH answer AS ({question.sql}) SELECT * FROM ({sql.rstrip().rstrip(';')}\n)"
+        own = (finding.sql or "FROM answer").rstrip().rstrip(";")
+        sql = f"WITH answer AS ({question.sql}) SELECT * FROM ({own}\n)"
     try:
         return reader.table(sql, **values)
     except duckdb.Error as error:
