@@ -17,10 +17,12 @@ from pydantic import (
 from app.config.base import Model, Positive, Text
 from app.terminal.moments import DURATIONS, duration_ms
 from app.terminal.phrases import NAMED
-from app.terminal.templates import checked
+from app.terminal.templates import checked, columns
 
 Sentence = Annotated[str, Field(min_length=1), AfterValidator(checked)]
 Severity = Literal["critical", "warning", "info"]
+COUNTED = ("more", "was", "are")
+"""What the sentence about further rows has: their number, and the verbs after it."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,99}")
 
 
@@ -53,6 +55,13 @@ class FindingRule(Model):
     """Number of rows that have a sentence of their own."""
     place: int = 100
     """Findings of lower places come first."""
+
+    @field_validator("more")
+    @classmethod
+    def _counted(cls, more: str | None) -> str | None:
+        if other := [name for name in columns(more or "") if name not in COUNTED]:
+            raise ValueError(f"{{{other[0]}}} is not known there (allowed: {', '.join(COUNTED)})")
+        return more
 
     @model_validator(mode="after")
     def _with_reason(self) -> FindingRule:

@@ -42,9 +42,13 @@ def rules_of(settings: AlertSettings) -> list[Rule]:
 
 def told_of(settings: AlertSettings | None) -> dict[str, Rule]:
     """The rules by name whose facts a report tells: those that are shipped, whether they are evaluated
-    or not, and those of a configuration."""
-    own = [] if settings is None else rules_of(settings)
-    return {rule.name: rule for rule in (*_joined(_of_release()).values(), *own)}
+    or not, and those of a configuration, which need not repeat the finding of a shipped one."""
+    rules = _joined(_of_release())
+    for rule in () if settings is None else rules_of(settings):
+        known = rules.get(rule.name)
+        kept = {"finding": known.finding} if known and rule.finding is None else {}
+        rules[rule.name] = rule.model_copy(update=kept)
+    return rules
 
 
 def runbook_of(name: str) -> str:

@@ -43,13 +43,12 @@ def told(reader: ReportReader, rule: Rule, finding: FindingRule) -> list[Finding
 def answer(reader: ReportReader, rule: Rule, finding: FindingRule) -> tuple[list[str], list[Row]]:
     """The columns and the rows of a finding."""
     where = f"alert rule {rule.name}: finding.sql"
-    sql, values = finding.sql or newest(rule), {}
+    sql, values = finding.sql or ("FROM answer" if finding.question else newest(rule)), {}
     only_select(sql, where)
     if finding.question is not None:
         question = QUESTIONS[finding.question].asked({})
         values = question.values({"rows": str(MOST_ROWS)})
-        own = (finding.sql or "FROM answer").rstrip().rstrip(";")
-        sql = f"WITH answer AS ({question.sql}) SELECT * FROM ({own}\n)"
+        sql = f"WITH answer AS ({question.sql}) ({sql.rstrip().rstrip(';')}\n)"
     try:
         return reader.table(sql, **values)
     except duckdb.Error as error:

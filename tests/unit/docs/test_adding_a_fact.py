@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from app.cli import main
+from app.config.alerts import AlertSettings
 from app.show.alerts import rule_files
 from tests.conftest import ROOT
 from tests.pages import prometheus_rules
@@ -125,6 +126,20 @@ def test_a_user_without_a_column_is_told_so_in_the_place_of_the_finding(
         "alert rule group-stands-still: finding.do: consumers is no column of its SQL (allowed: cluster,"
         " group, topic, start_ms, end_ms, value, partitions)."
     ]
+
+
+def test_a_rule_of_a_user_in_place_of_a_shipped_one_keeps_its_finding() -> None:
+    own = {
+        "name": "group-ahead",
+        "severity": "info",
+        "sql": "SELECT 1",
+        "now": "SELECT 1",
+        "summary": "x",
+    }
+    settings = AlertSettings.model_validate({"rules": [own], "rule_files": []})
+    rules, shipped = rule_files.told_of(settings), rule_files.told_of(None)
+    assert rules.keys() == shipped.keys() and rules["group-ahead"].severity == "info"
+    assert rules["group-ahead"].finding == shipped["group-ahead"].finding is not None
 
 
 def test_the_page_fits_two_screens() -> None:

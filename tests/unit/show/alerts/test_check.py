@@ -254,6 +254,10 @@ def test_a_rule_that_meets_anything_does_not_hide_another(
         ),
         ([rule(finding={"says": "x", "do": "y"})], "finding.do: needs because"),
         (
+            [rule(finding={"says": "x", "more": "{topic}"})],
+            r"finding.more: \{topic\} is not known there \(allowed: more, was, are\)",
+        ),
+        (
             [rule(labels=None, finding={"says": "x"})],
             "finding.sql: is needed where the rule has no",
         ),
