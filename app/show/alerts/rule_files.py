@@ -36,14 +36,14 @@ def shipped_rules() -> list[Place]:
 def rules_of(settings: AlertSettings) -> list[Rule]:
     """The rules of a configuration, in order."""
     given = settings.rule_files
-    found = _of_release() if given is None else _of_files([Path(name) for name in given])
+    found = of_release() if given is None else _of_files([Path(name) for name in given])
     return list(_joined([("alerts.rules", list(settings.rules)), *found]).values())
 
 
 def told_of(settings: AlertSettings | None) -> dict[str, Rule]:
     """The rules by name whose facts a report tells: those that are shipped, whether they are evaluated
     or not, and those of a configuration, which need not repeat the finding of a shipped one."""
-    rules = _joined(_of_release())
+    rules = _joined(of_release())
     for rule in () if settings is None else rules_of(settings):
         known = rules.get(rule.name)
         kept = {"finding": known.finding} if known and rule.finding is None else {}
@@ -101,7 +101,7 @@ def _of_files(files: Sequence[Place]) -> list[tuple[str, list[Rule]]]:
 
 
 @cache
-def _of_release() -> list[tuple[str, list[Rule]]]:
+def of_release() -> list[tuple[str, list[Rule]]]:
     """The shipped rules: they stay the same as long as the process."""
     return _of_files(shipped_rules())
 

@@ -61,8 +61,8 @@ def build(
     if recent_ms is not None and now.span is not None:
         span = ReportSpan(now.span.end_ms - recent_ms)
         reader = ReportReader(warehouse, span)
-    curves = None if reader is now else Curves(reader, told_of(settings.alerts))
     findings = all_findings(reader, settings.alerts)
+    first = what_happened(findings)
     actions = what_to_do(actions_of(findings, reader))
     declared: list[JobSection] = list(every("report", "SECTIONS"))
     of_jobs = [
@@ -70,17 +70,10 @@ def build(
         for section in declared
         if any(map(reader.written, section.tables))
     ]
-    alerts, limits, clusters = alerting(now, curves), quotas(reader), cluster_rows(reader)
-    quality = data_quality(reader, links_from)
-    settled = configuration(reader, kept, manifest)
-    placed = [
-        (0, what_happened(findings)),
-        (10, alerts),
-        (40, limits),
-        *of_jobs,
-        (100, quality),
-        (110, settled),
-    ]
+    alerts = alerting(now, None if reader is now else Curves(reader, told_of(settings.alerts)))
+    limits, clusters = quotas(reader), cluster_rows(reader)
+    quality, settled = data_quality(reader, links_from), configuration(reader, kept, manifest)
+    placed = [(0, first), (10, alerts), (40, limits), *of_jobs, (100, quality), (110, settled)]
     if clusters is not None:
         placed.append((5, clusters))
     sections = _in_order(placed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from app.terminal.phrases import was
 from app.terminal.templates import columns, sentence
 
 URGENCIES = {each.name.lower(): each for each in Urgency}
+_WITH = re.compile(r"^\s*WITH\b", re.IGNORECASE)
 TEMPLATES = ("says", "do", "because")
 MOST_ROWS = 10_000
 """Of the answer of a question."""
@@ -48,7 +50,7 @@ def answer(reader: ReportReader, rule: Rule, finding: FindingRule) -> tuple[list
     if finding.question is not None:
         question = QUESTIONS[finding.question].asked({})
         values = question.values({"rows": str(MOST_ROWS)})
-        sql = f"WITH answer AS ({question.sql}) ({sql.rstrip().rstrip(';')}\n)"
+        sql = f"WITH answer AS ({question.sql}){_WITH.sub(',', f' {sql}')}"
     try:
         return reader.table(sql, **values)
     except duckdb.Error as error:

@@ -49,9 +49,9 @@ def declared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     file.write_text(DECLARED)
     files = [*rule_files.shipped_rules(), file]
     monkeypatch.setattr(rule_files, "shipped_rules", lambda: files)
-    rule_files._of_release.cache_clear()
+    rule_files.of_release.cache_clear()
     yield file.stem
-    rule_files._of_release.cache_clear()
+    rule_files.of_release.cache_clear()
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Iterable, Sequence
 from io import StringIO
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -35,6 +34,7 @@ from app.show.report.text import runbook_page
 from app.tables.definitions import TABLES, VIEWS
 from app.tables.run_lock import only_run
 from app.terminal.amounts import duration
+from tests.support.found import found_in
 from tests.support.given_up import given_up
 from tests.support.ready_questions import CASES, changed, lag, lost, put
 from tests.support.throttle_rows import frame, window, write
@@ -52,15 +52,6 @@ def _said(findings: Iterable[Finding]) -> list[str]:
 def sentences(found: list[Row], stats: Sequence[Row] = ()) -> list[str]:
     sums = {name: sum(row[name] for row in stats) for name in WHOSE}
     return _said(pause_findings(found, sums))
-
-
-def found_in(**tables: list[Row]) -> list[Finding]:
-    """What is found in a warehouse of these rows, in their order."""
-    with TemporaryDirectory() as folder:
-        for name, rows in tables.items():
-            numbered = [{"ts_wall_ms": START_MS, **row, "row_no": i} for i, row in enumerate(rows)]
-            write(folder, name, numbered)
-        return all_findings(_reader(Path(folder)))
 
 
 def producer_id_sentences(rows: Iterable[Row]) -> list[str]:
