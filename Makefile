@@ -39,7 +39,7 @@ types: ## check the types
 imports: ## check who imports whom
 	$(WEIR_HOME)/bin/lint-imports
 
-docs: ## write the generated pages of docs/
+docs: ## write the generated pages of docs/ and the rules for Prometheus
 	$(python) -m tests.pages
 
 site: ## build docs/ as a site with search in site/index.html, which needs no network

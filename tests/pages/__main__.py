@@ -1,4 +1,4 @@
-"""`python -m tests.pages` writes the generated pages of `docs/`."""
+"""`python -m tests.pages` writes the generated pages of `docs/` and the rules for Prometheus."""
 
 from __future__ import annotations
 

@@ -13,8 +13,9 @@ PAGES = {
     "functions.md": "tests.pages.functions_page",
     "queries.md": "tests.pages.queries_page",
     "metrics.md": "tests.pages.metrics_page",
+    "../conf/prometheus/weir.rules.yml": "tests.pages.prometheus_rules",
 }
-"""Module of each page; it has a function `render() -> str`."""
+"""Module of each page, by its place from `docs`; it has a function `render() -> str`."""
 
 
 def pages() -> dict[str, str]:

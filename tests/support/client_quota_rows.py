@@ -231,7 +231,7 @@ _ASKED: dict[str, tuple[dict[str, list[Row]], dict[str, Any]]] = {
 """Rows and parameters for each question of the job."""
 _OF_REQUESTS = (
     *("requests", "refused", "throttle_ms", "longest_ms", "observed_throttle_ms"),
-    *("sharers", "largest_sharer", "largest_share", "top_topic"),
+    *("sharers", "largest_sharer", "largest_share", "others_ms", "top_topic"),
 )
 _ANSWERS: dict[str, list[Row]] = {
     "throttled-clients": [
@@ -252,6 +252,7 @@ _ANSWERS: dict[str, list[Row]] = {
             "sharers": 2,
             "largest_sharer": "batch",
             "largest_share": 5500 / 7700,
+            "others_ms": 4000,
             "top_topic": "orders",
             "first": "2023-11-14T22:14:00Z",
             "last": "2023-11-14T22:17:00Z",
@@ -273,6 +274,7 @@ _ANSWERS: dict[str, list[Row]] = {
             "sharers": 1,
             "largest_sharer": "app",
             "largest_share": 1.0,
+            "others_ms": 0,
             "top_topic": "orders",
             "first": "2023-11-14T22:14:01Z",
             "last": "2023-11-14T22:14:01Z",

@@ -158,6 +158,31 @@ VIEWS = (
     ),
     METRICS,
     View(
+        "backlog_quota_predictions",
+        "The checks at which a subscription was expected to bring its topic to a backlog quota within an"
+        " hour, while the topic was over none; `next_ms` is the check after it, `newest_ms` the"
+        " newest one of the topic, `usage` the use of the fuller quota.",
+        """
+SELECT n.cluster, n.topic, n.subscription, n.pass_ms, n.time_to_quota_s, n.age_s, n.remarks, n.usage,
+  n.next_ms, n.newest_ms
+FROM (
+  SELECT s.cluster, s.topic, s.subscription, s.pass_ms, s.time_to_quota_s, s.age_s, s.remarks,
+    m.newest_ms,
+    coalesce(greatest(c.size_usage, c.time_usage), 0) AS usage,
+    coalesce(c.exceeded_size OR c.exceeded_time, false) AS is_over, lead(s.pass_ms) OVER (
+      PARTITION BY s.cluster, s.topic, s.subscription ORDER BY s.pass_ms
+    ) AS next_ms
+  FROM backlog_subscriptions AS s LEFT JOIN backlog_checks AS c
+    ON c.cluster = s.cluster AND c.topic = s.topic AND c.pass_ms = s.pass_ms
+  LEFT JOIN (
+    SELECT cluster, topic, max(pass_ms) AS newest_ms FROM backlog_checks GROUP BY cluster, topic
+  ) AS m ON m.cluster = s.cluster AND m.topic = s.topic
+) AS n WHERE n.time_to_quota_s > 0 AND n.time_to_quota_s < 3600 AND NOT n.is_over
+""".strip(),
+        reads=("backlog_subscriptions", "backlog_checks"),
+        place=1,
+    ),
+    View(
         "group_lag_now",
         "Kafka: the newest check of every group and partition that is not gone, with its trend"
         " and the offsets that it lost.",

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from app.jobs.chunks.views import GIVEN_UP
+from app.show.alerts.rule_files import runbook_of
 from app.show.report.model import Action, Finding, JobFindings, Urgency
-from app.show.report.phrases import NAMED, Row, short, was
 from app.terminal.counts import counted, gone_chunks
+from app.terminal.phrases import NAMED, Row, short, was
 
 if TYPE_CHECKING:
     from app.show.report.report_reader import ReportReader
@@ -72,7 +73,6 @@ REMEDIES = (
 """By outcome; the runbook has the same ones."""
 STALLED = "stalled"
 MOST_ROWS = 10_000
-RUNBOOK = "app/jobs/chunks/runbooks/chunk-messages-lost.md"
 MESSAGES = ("large message", "large messages")
 DELIVERIES = (
     "delivery of a large message to a subscription",
@@ -129,7 +129,7 @@ def partial_findings(rows: Sequence[Row]) -> list[Finding]:
                     Urgency.LOSS,
                     cluster=newest["cluster"],
                     topic=newest["topic"],
-                    runbook=RUNBOOK,
+                    runbook=runbook_of("chunk-messages-lost"),
                 )
             ],
         )
@@ -182,7 +182,7 @@ def _stalled_actions(heads: Iterable[tuple[Row, int]]) -> list[Action]:
             lasts=True,
             cluster=head["cluster"],
             topic=head["topic"],
-            runbook="app/jobs/chunks/runbooks/chunk-message-stuck.md",
+            runbook=runbook_of("chunk-message-stuck"),
         )
         for head, number in heads
     ]
@@ -206,7 +206,7 @@ def _lost_actions(lost: Sequence[Row]) -> list[Action]:
                     Urgency.LOSS,
                     cluster=cluster,
                     topic=topic,
-                    runbook=RUNBOOK,
+                    runbook=runbook_of("chunk-messages-lost"),
                 )
             )
     return result

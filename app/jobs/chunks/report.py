@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from app.show.report.charts import bars
 from app.show.report.model import Chart, Grid, GridColumn, JobSection, ReportSection, Tile, filled
-from app.show.report.phrases import short
 from app.show.report.report_reader import ReportReader
 from app.terminal.amounts import NONE
 from app.terminal.counts import counted
+from app.terminal.phrases import short
 
 TOP = 12
 TONES = ("var(--c1)", "var(--c5)", "var(--bad)")

@@ -10,7 +10,7 @@ SELECT t.cluster, t.quota_type, t.user AS user, t.client, t.bound_level, t.bound
   t.measured_windows, t.requests, t.refused, t.throttle_ms, t.longest_ms, t.observed_throttle_ms,
   t.sharers, CASE WHEN t.sharers IS NULL AND (t.user = '' OR t.client = '')
     THEN 'not known without a request log' ELSE t.largest_sharer END AS largest_sharer,
-  t.largest_share, t.top_topic, epoch_ms(t.first_ms) AS first,
+  t.largest_share, t.others_ms, t.top_topic, epoch_ms(t.first_ms) AS first,
   epoch_ms(t.last_ms) AS last
 FROM ({
     throttled(
@@ -121,7 +121,8 @@ QUESTIONS = (
         "throttled-clients",
         "Entities that a client quota throttles: by which limit, set where, on which brokers, in how"
         " many windows by the metrics of these brokers, and by single requests for how long, how many"
-        " clients share it, which of them was charged most, and the topic of the largest request.",
+        " clients share it, which of them was charged most and how long the others waited, and the topic"
+        " of the largest request.",
         ("client_quota_decisions", "client_quota_stats"),
         _THROTTLED,
         first=(

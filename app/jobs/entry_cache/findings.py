@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from app.show.report.model import Finding, JobFindings
-from app.show.report.phrases import Row, number_of
+from app.terminal.phrases import Row, number_of
 from app.terminal.sizes import size_text
 
 if TYPE_CHECKING:

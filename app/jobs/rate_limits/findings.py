@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from app.show.alerts.rule_files import runbook_of
 from app.show.report.model import Action, Finding, JobFindings, Urgency
-from app.show.report.phrases import Row, number_of, percent, short
 from app.terminal.amounts import duration
 from app.terminal.counts import all_of
+from app.terminal.phrases import Row, number_of, percent, short
 
 if TYPE_CHECKING:
     from app.show.report.report_reader import ReportReader
@@ -45,7 +46,6 @@ WHOSE = {
 USED = ("most_used_by", "share", "used")
 """The topic that used most of a shared limit, its share, and of what: messages or bytes."""
 SHOWN = 8
-RUNBOOKS = "app/jobs/rate_limits/runbooks"
 
 
 def causes(pauses: Iterable[Row], shared_limits: Iterable[Row] = ()) -> list[Row]:
@@ -123,7 +123,7 @@ def _action(cause: Row) -> Action:
             lasts=lasts,
             cluster=cause["cluster"],
             topic=cause["name"],
-            runbook=f"{RUNBOOKS}/{'noisy-neighbour-victim' if others else 'publish-limit'}.md",
+            runbook=runbook_of("noisy-neighbour-victim" if others else "publish-limit"),
         )
     remedy = {
         "resource_group": f"Raise the limit of resource group {name}, or move topics out of it",
@@ -145,7 +145,7 @@ def _action(cause: Row) -> Action:
         lasts=lasts,
         cluster=cause["cluster"],
         topic=cause["most_used_by"],
-        runbook=f"{RUNBOOKS}/publish-limit.md",
+        runbook=runbook_of("publish-limit"),
     )
 
 

@@ -16,10 +16,10 @@ from app.show.report.model import (
     Tile,
     filled,
 )
-from app.show.report.phrases import short
 from app.show.report.report_reader import ReportReader
 from app.terminal.amounts import NONE, percent_text, seconds_text
 from app.terminal.counts import counted
+from app.terminal.phrases import short
 
 KINDS = ((OWN, "own_s"), (SHARED, "shared_s"), (OTHERS, "other_s"))
 """Classes of a pause, and the column of their seconds."""

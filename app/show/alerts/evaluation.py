@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +28,7 @@ from app.show.alerts.episodes import (
 )
 from app.tables.definitions import TABLES
 from app.terminal.moments import instant_of
+from app.terminal.templates import text_of, written
 
 NEEDED = ("start_ms", "end_ms", "value")
 SEVERITY = "severity"
@@ -48,6 +49,10 @@ SELECT min(newest) FROM (
   FROM {table} GROUP BY cluster, broker
 ) WHERE newest >= front - window_ms
 """
+
+
+class RuleError(UserError):
+    """A rule does not fit the rows of its SQL."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ def evaluate(
             f"{where}: for: {rule.for_ms} ms is more than half of alerts.lookback_ms "
             f"({settings.lookback_ms}), so the rows of that time may be out of reach"
         )
-    clock = _clock(rule, where)
+    clock = clock_sql(rule, where)
     for sql in (rule.sql, clock):
         only_select(sql, where)
     try:
@@ -211,12 +216,18 @@ def summary(rule: Rule, change: AlertChange) -> str:
         "seconds": (change.until_ms - change.since_ms) // 1000,
         "value": change.value,
     }
+    with filling(rule, "summary", words):
+        return written(rule.summary, words)
+
+
+@contextmanager
+def filling(rule: Rule, key: str, words: Iterable[str]) -> Iterator[None]:
+    """For filling in a template of a rule: a UserError where it does not fit these words."""
     try:
-        return rule.summary.format_map(words)
+        yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-        raise UserError(
-            f"alert rule {rule.name}: summary: {error} cannot be filled in;"
-            f" allowed: {', '.join(words)}"
+        raise RuleError(
+            f"alert rule {rule.name}: {key}: {error} cannot be filled in; allowed: {', '.join(words)}"
         ) from error
 
 
@@ -248,7 +259,7 @@ def _connections(
             yield rule, shared
 
 
-def _clock(rule: Rule, where: str) -> str:
+def clock_sql(rule: Rule, where: str) -> str:
     if not re.fullmatch(r"\w+", rule.now):
         return rule.now
     windows = [
@@ -303,14 +314,14 @@ def _stretch(row: dict[str, Any], labels: Sequence[str], rule: Rule, where: str)
         number = float("nan") if value is None else float(value)
     except (TypeError, ValueError) as error:
         raise UserError(f"{where}: sql gives {value!r} as value, which is no number") from error
-    about = tuple(sorted((name, _text(row[name])) for name in labels))
+    about = tuple(sorted((name, text_of(row[name])) for name in labels))
     severity = row.get(SEVERITY, rule.severity)
     if severity not in SEVERITIES:
         raise UserError(
             f"{where}: sql gives {severity!r} as severity (allowed: {', '.join(SEVERITIES)})"
         )
     taken = (*NEEDED, SEVERITY, *labels)
-    words = tuple((k, _text(v)) for k, v in row.items() if k not in taken)
+    words = tuple((k, text_of(v)) for k, v in row.items() if k not in taken)
     return Stretch(about, start, end, number, words, severity)
 
 
@@ -323,12 +334,3 @@ def _whole(value: Any, name: str, where: str) -> int | None:
         raise UserError(
             f"{where}: {name} is {value!r}, which is no number of milliseconds since the epoch"
         ) from error
-
-
-def _text(value: Any) -> str:
-    """A column of a row as text."""
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    if isinstance(value, float):
-        return f"{value:.15g}"  # 2000000.0 is 2000000
-    return "" if value is None else str(value)

@@ -15,11 +15,12 @@ from app.config.documents import is_folder
 from app.config.reading import describe, read_yaml
 from app.config.shipped import Place, shipped, yaml_files
 from app.errors import UserError, did_you_mean
+from app.read.questions import QUESTIONS
 from app.terminal.program import PROGRAM
 from app.terminal.rows import write_json, write_table
 from state.jobs import JOBS
 
-KEYS = ("name", "sql", "now", "for", "severity", "summary", "runbook", "labels", "limit")
+KEYS = tuple(field.alias or name for name, field in Rule.model_fields.items())
 _RULE = TypeAdapter(Rule)
 
 
@@ -35,8 +36,24 @@ def shipped_rules() -> list[Place]:
 def rules_of(settings: AlertSettings) -> list[Rule]:
     """The rules of a configuration, in order."""
     given = settings.rule_files
-    found = _of_release() if given is None else _of_files([Path(name) for name in given])
+    found = of_release() if given is None else _of_files([Path(name) for name in given])
     return list(_joined([("alerts.rules", list(settings.rules)), *found]).values())
+
+
+def told_of(settings: AlertSettings | None) -> dict[str, Rule]:
+    """The rules by name whose facts a report tells: those that are shipped, whether they are evaluated
+    or not, and those of a configuration, which need not repeat the finding of a shipped one."""
+    rules = _joined(of_release())
+    for rule in () if settings is None else rules_of(settings):
+        known = rules.get(rule.name)
+        kept = {"finding": known.finding} if known and rule.finding is None else {}
+        rules[rule.name] = rule.model_copy(update=kept)
+    return rules
+
+
+def runbook_of(name: str) -> str:
+    """The runbook of a shipped rule."""
+    return told_of(None)[name].runbook
 
 
 def chosen(rules: Sequence[Rule], names: Sequence[str]) -> list[Rule]:
@@ -69,6 +86,12 @@ def _joined(found: Sequence[tuple[str, list[Rule]]]) -> dict[str, Rule]:
                 other = places[rule.name]
                 where = "more than once" if other == place else f"in {other} as well"
                 raise UserError(f"{place}: name: {rule.name} is used {where}; names are unique")
+            asked = rule.finding.question if rule.finding else None
+            if asked is not None and asked not in QUESTIONS:
+                where = f"{place}: ({rule.name}) finding.question: {asked}"
+                raise UserError(
+                    f"{where} is no ready question\n{did_you_mean(asked, [*QUESTIONS])}"
+                )
             places[rule.name], rules[rule.name] = place, rule
     return rules
 
@@ -78,7 +101,7 @@ def _of_files(files: Sequence[Place]) -> list[tuple[str, list[Rule]]]:
 
 
 @cache
-def _of_release() -> list[tuple[str, list[Rule]]]:
+def of_release() -> list[tuple[str, list[Rule]]]:
     """The shipped rules: they stay the same as long as the process."""
     return _of_files(shipped_rules())
 

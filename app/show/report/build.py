@@ -14,6 +14,8 @@ from app.jobs import every
 from app.read.question import LEAST, MOST
 from app.read.questions import QUESTIONS
 from app.read.relations import Warehouse
+from app.show.alerts.rule_files import told_of
+from app.show.report.curves import Curves
 from app.show.report.model import Grid, JobSection, Page, ReportSection
 from app.show.report.report_reader import ReportReader, ReportSpan, reached
 from app.show.report.sections.alerting import alerting
@@ -59,7 +61,7 @@ def build(
     if recent_ms is not None and now.span is not None:
         span = ReportSpan(now.span.end_ms - recent_ms)
         reader = ReportReader(warehouse, span)
-    findings = all_findings(reader)
+    findings = all_findings(reader, settings.alerts)
     first = what_happened(findings)
     actions = what_to_do(actions_of(findings, reader))
     declared: list[JobSection] = list(every("report", "SECTIONS"))
@@ -68,9 +70,9 @@ def build(
         for section in declared
         if any(map(reader.written, section.tables))
     ]
-    alerts, limits, clusters = alerting(now), quotas(reader), cluster_rows(reader)
-    quality = data_quality(reader, links_from)
-    settled = configuration(reader, kept, manifest)
+    alerts = alerting(now, None if reader is now else Curves(reader, told_of(settings.alerts)))
+    limits, clusters = quotas(reader), cluster_rows(reader)
+    quality, settled = data_quality(reader, links_from), configuration(reader, kept, manifest)
     placed = [(0, first), (10, alerts), (40, limits), *of_jobs, (100, quality), (110, settled)]
     if clusters is not None:
         placed.append((5, clusters))

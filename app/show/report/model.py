@@ -22,8 +22,8 @@ class GridColumn:
     key: str
     heading: str
     kind: str = "text"
-    """text, topic, number, ratio, seconds, ms, bytes, rate, time, list, flag, runbook; told, of which
-    `explain` tells more; hour or day: when something held, as pairs of times (ms), the last of which
+    """text, topic, number, ratio, seconds, ms, bytes, rate, time, list, flag, runbook; curve; told, of
+    which `explain` tells more; hour or day: when something held, as pairs of times (ms), the last of which
     may be open."""
 
 
@@ -172,6 +172,10 @@ class JobFindings:
 
     place: int
     findings: Callable[[ReportReader], list[Finding]]
+    rule: str = ""
+    """The alert rule whose facts these are; empty: of several facts."""
+    unless: Sequence[str] = ()
+    """Rules with an earlier place: said only where none of them tells anything."""
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from app.show.report.charts import NARROW, WIDE, svg
 from app.show.report.model import Chart, Fold, Grid, Link, Page, Part, Runbook
-from app.show.report.phrases import unbroken
 from app.show.report.text import NUMBERS, cell_text, runbook_target
+from app.terminal.phrases import unbroken
 from app.terminal.printable import in_page
 from app.terminal.program import PROGRAM
 from app.terminal.rows import plain

@@ -10,9 +10,9 @@ from pathlib import Path
 from rich.console import Console
 
 from app.show.report.model import Row
-from app.show.report.phrases import GLUE, clock, short, unbroken
 from app.show.report.report_reader import ReportReader
 from app.show.report.summary import actions_of, all_findings
+from app.terminal.phrases import GLUE, clock, short, unbroken
 from app.terminal.printable import lines
 from app.terminal.program import PROGRAM
 

@@ -70,11 +70,16 @@ class ReportReader:
         self.span = self._covered()
 
     def rows(self, sql: str, **values: Any) -> list[Row]:
-        """The rows of a statement of ours."""
+        """The rows of a statement."""
+        return self.table(sql, **values)[1]
+
+    def table(self, sql: str, **values: Any) -> tuple[list[str], list[Row]]:
+        """The columns and the rows of a statement."""
         try:
             self._connection.execute(sql, values)
             names = [column[0] for column in self._connection.description or []]
-            return [dict(zip(names, row, strict=True)) for row in self._connection.fetchall()]
+            rows = self._connection.fetchall()
+            return names, [dict(zip(names, row, strict=True)) for row in rows]
         except duckdb.IOException as error:
             raise UserError(f"report: {first_lines(error)}\n{GONE}") from error
         except duckdb.OutOfMemoryException as error:

@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from operator import attrgetter
 
+from app.config.alerts import AlertSettings
 from app.jobs import every
-from app.show.report.model import Finding, Grid, GridColumn, ReportSection, Row
+from app.show.alerts.evaluation import RuleError
+from app.show.alerts.rule_files import told_of
+from app.show.report.model import Finding, Grid, GridColumn, JobFindings, ReportSection, Row
 from app.show.report.report_reader import ReportReader
 from app.show.report.text import explained
+from app.show.report.told import told
 
 TOP = 12
 
 
-def all_findings(reader: ReportReader) -> list[Finding]:
-    """What the jobs have found, in their order."""
-    declared = sorted(every("findings", "FINDINGS"), key=attrgetter("place"))
-    return [finding for job in declared for finding in job.findings(reader)]
+def all_findings(reader: ReportReader, alerts: AlertSettings | None = None) -> list[Finding]:
+    """What the facts of alert rules and the jobs tell, in their order."""
+    declared = sorted([*_of_rules(alerts), *every("findings", "FINDINGS")], key=attrgetter("place"))
+    found: list[Finding] = []
+    silent: set[str] = set()
+    for each in declared:
+        if not silent.issuperset(each.unless):
+            continue
+        try:
+            own = each.findings(reader)
+        except RuleError as error:
+            own = [Finding(f"{error}.")]
+        found += own
+        if not own:
+            silent.add(each.rule)
+    return found
+
+
+def _of_rules(alerts: AlertSettings | None) -> list[JobFindings]:
+    return [
+        JobFindings(rule.finding.place, partial(told, rule=rule, finding=rule.finding), rule.name)
+        for rule in told_of(alerts).values()
+        if rule.finding is not None
+    ]
 
 
 def what_happened(findings: Sequence[Finding]) -> ReportSection:

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from app.show.report.phrases import short
 from app.terminal.amounts import NONE, number_text, percent_text, seconds_text
 from app.terminal.moments import instant, instant_of
+from app.terminal.phrases import short
 from app.terminal.rows import plain
 from app.terminal.sizes import size_text
 

@@ -9,10 +9,10 @@ from app.show.report.build import day
 from app.show.report.charts import OTHERS, OWN, SHARED, bars, lines
 from app.show.report.model import Chart, Grid, GridColumn, Page, ReportSection, Row, Tile
 from app.show.report.page import html
-from app.show.report.phrases import short
 from app.show.report.text import time_text
 from app.terminal.amounts import number_text, seconds_text
 from app.terminal.counts import counted
+from app.terminal.phrases import short
 from app.whatif.effect.compare import BY_NAME, OVER_TIME, Effects, RowSum, pair, shown
 from app.whatif.effect.effect_text import LISTS, SIDES, About, changed_in, named
 

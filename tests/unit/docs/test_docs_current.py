@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from app.tables.definitions import COMMON_OUTPUT, TABLES, VIEWS
+from tests.pages import prometheus_rules
 from tests.pages import tables_page as docs_tables
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "tables.md"
@@ -13,6 +14,11 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "tables.md"
 
 def test_the_page_of_tables_is_current():
     assert PAGE.read_text("utf-8") == docs_tables.render(), "run python -m tests.pages"
+
+
+def test_the_rules_for_prometheus_are_those_of_the_alert_rules():
+    written = prometheus_rules.FILE.read_text("utf-8")
+    assert written == prometheus_rules.render(), "run python -m tests.pages"
 
 
 def test_the_page_shows_every_column_of_every_table_and_every_view():

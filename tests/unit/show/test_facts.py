@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.config.alerts import AlertSettings
-from app.jobs.backlog.findings.groups import findings as of_groups
 from app.jobs.backlog.metrics.groups import Groups
 from app.jobs.backlog.report.groups import groups
 from app.jobs.chunks.findings import FINDINGS as OF_LARGE_MESSAGES
@@ -22,24 +22,27 @@ from app.jobs.chunks.findings import REMEDIES
 from app.jobs.chunks.metrics import ChunkMetrics
 from app.jobs.chunks.report import large_messages
 from app.jobs.chunks.views import GIVEN_UP
-from app.jobs.client_quotas.findings import FINDINGS
 from app.jobs.client_quotas.metrics import UnlimitedClients
 from app.jobs.rate_limits.metrics import Throttles
 from app.read.relations import Warehouse, connect
+from app.show.alerts.evaluation import clock_sql
 from app.show.alerts.rule_files import rules_of
 from app.show.metrics.entities import Bounds
 from app.show.metrics.part import MetricsPart
-from app.show.report.phrases import NAMED
 from app.show.report.report_reader import ReportReader, ReportSpan
+from app.show.report.summary import all_findings
+from app.show.report.told import answer
+from app.show.report.told import told as told_of
 from app.tables.definitions import VIEWS
 from app.terminal.amounts import NONE
 from app.terminal.counts import counted
+from app.terminal.phrases import NAMED
 from state.rate_limits.outputs import LIMITER_NAMES
 from tests.conftest import ROOT
-from tests.support.client_quota_rows import MINUTE, stats, usage
+from tests.support.client_quota_rows import MINUTE, decision, measured, stats, usage
 from tests.support.effort import drawn
-from tests.support.ready_questions import fate, lag, put, waiting
-from tests.support.throttle_rows import window, write
+from tests.support.ready_questions import changed, fate, lag, lost, put, waiting
+from tests.support.throttle_rows import COMMON, START_MS, window, write
 
 JOBS = ROOT / "app" / "jobs"
 MIB_PER_S = 60 * 2**20
@@ -98,8 +101,7 @@ def test_clients_without_a_limit(
             part.take(tables)
             alert = {row[2]: row[7] for row in tables.execute(rule["sql"]).fetchall()}
             view = tables.execute(sql).fetchall()
-        (findings,) = FINDINGS
-        told = findings.findings(ReportReader(Warehouse(folder), ReportSpan()))
+        told = all_findings(ReportReader(Warehouse(folder), ReportSpan()))
     metric = {labels[2]: share for _, labels, share in part.samples() if share >= 0.25}
     finding = {f"User:{action.user}" for one in told for action in one.actions}
     assert alert == dict(view) == metric
@@ -192,7 +194,7 @@ def test_groups_near_retention(uses: dict[str, list[tuple[int, str]]], place: Pa
             ((now_ms,),) = tables.execute(near["now"]).fetchall()
             sql = f'SELECT "group" FROM ({near["sql"]}) WHERE end_ms >= {now_ms}'
             alert = {group for (group,) in tables.execute(sql).fetchall()}
-        told = of_groups(ReportReader(Warehouse(folder), ReportSpan()))
+        told = all_findings(ReportReader(Warehouse(folder), ReportSpan()))
     last = {group: checks[-1] for group, checks in uses.items()}
     assert alert == {group for group, (age, how) in last.items() if age >= 80 and how == "known"}
     remedies = [action.remedy for one in told for action in one.actions]
@@ -247,7 +249,7 @@ def test_groups_ahead(states: dict[tuple[str, str, int], list[str]], place: Path
                 ' (PARTITION BY cluster, "group")'
             ).fetchall()
             part.take(tables)
-        told = [action for one in of_groups(reader) for action in one.actions]
+        told = [action for one in all_findings(reader) for action in one.actions]
         section = groups(reader).sentences
         listed = [row for row in reader.ask("lag", 100) if row["state"] == "ahead"]
     now = {key for key, checks in states.items() if checks[-1] == "ahead"}
@@ -262,6 +264,217 @@ def test_groups_ahead(states: dict[tuple[str, str, int], list[str]], place: Path
         assert any(
             f"ahead of the log in {counted(len(now), 'partition')}" in one for one in section
         )
+
+
+CLUSTERS, GROUPS = st.sampled_from(("east", "west")), st.sampled_from("ab")
+PASSES = st.integers(0, 3)
+
+
+def listed(rows: st.SearchStrategy[dict[str, Any]]) -> st.SearchStrategy[list[dict[str, Any]]]:
+    """Some rows; of one table, key and time there is one."""
+    key = (
+        "cluster",
+        "group",
+        "topic",
+        "partition",
+        "subscription",
+        "user",
+        "pass_ms",
+        "ts_wall_ms",
+    )
+    return st.lists(rows, max_size=9, unique_by=lambda row: tuple(row.get(name) for name in key))
+
+
+def checked(cluster: str, group: str, minute: int, state: str, age: int) -> dict[str, Any]:
+    behind = -3 if state == "ahead" else 9
+    used = {"age_s": age, "age_state": "known", "limit_s": 100, "time_usage": age / 100}
+    return lag(group, MINUTE * minute, behind, state=state, **used) | {"cluster": cluster}
+
+
+CHECKED = listed(
+    st.builds(
+        checked,
+        CLUSTERS,
+        GROUPS,
+        PASSES,
+        st.sampled_from(["committed", "ahead"]),
+        st.sampled_from([9, 80, 120]),
+    )
+)
+LOST = listed(
+    st.builds(
+        lambda cluster, group, minute: lost(group, MINUTE * minute, 0, 3) | {"cluster": cluster},
+        CLUSTERS,
+        GROUPS,
+        PASSES,
+    )
+)
+STATES = listed(
+    st.builds(
+        lambda cluster, group, minute, state: (
+            changed(group, MINUTE * minute, state) | {"cluster": cluster}
+        ),
+        CLUSTERS,
+        GROUPS,
+        PASSES,
+        st.sampled_from(["committed", "open_transaction", "pending_offsets"]),
+    )
+)
+
+
+def of_backlog(
+    cluster: str, topic: str, minute: int, over: bool, to_quota_s: float
+) -> tuple[Any, Any]:
+    """A check of a topic with one subscription, and the row of that subscription."""
+    place = {**COMMON, "job": "backlog", "cluster": cluster, "topic": topic}
+    place |= {"pass_ms": START_MS + MINUTE * minute, "ts_wall_ms": START_MS + MINUTE * minute}
+    check = {
+        **place,
+        "exceeded_size": over,
+        "exceeded_time": False,
+        "size_usage": 1.2 if over else 0.3,
+    }
+    return check, {**place, "subscription": "s", "durable": True, "time_to_quota_s": to_quota_s}
+
+
+STANDINGS = st.tuples(st.booleans(), st.sampled_from([-1.0, 0.0, 5.0, 3599.0, 3600.0]))
+BACKLOGS = st.dictionaries(PASSES, st.tuples(STANDINGS, STANDINGS)).map(
+    lambda passes: [
+        of_backlog("east", f"t{place}", minute, *standing)
+        for minute, standings in passes.items()
+        for place, standing in enumerate(standings)
+    ]
+)
+"""Two topics, checked together."""
+
+
+def of_user(user: str, minute: int, over: bool) -> tuple[Any, Any]:
+    """A decision about a user's new producer id, and its window."""
+    place = {**COMMON, "job": "producer_ids", "user": user}
+    start = START_MS + MINUTE * minute
+    taken = {"verdict": "rejected" if over else "counted", "bound": 5.0, "bound_source": "user"}
+    decided = {**place, **taken, "producer_id": minute, "ts_wall_ms": start}
+    window = {"window_start_ms": start, "window_ms": MINUTE, "utilisation": 2.5 if over else 0.3}
+    return decided, {
+        **place,
+        **window,
+        "ts_wall_ms": start + MINUTE,
+        "new_ids": 1,
+        "rejected": int(over),
+    }
+
+
+PRODUCERS = st.lists(
+    st.builds(of_user, st.sampled_from(USERS), PASSES, st.booleans()),
+    max_size=9,
+    unique_by=lambda both: (both[0]["user"], both[0]["producer_id"]),
+)
+
+
+def of_client(user: str, minute: int, over: bool, by_metrics: bool) -> tuple[Any, Any]:
+    """A window of a client, and the decision about a request of it, which metrics do not have."""
+    row = (measured if by_metrics else stats)(minute, user, throttled=int(over))
+    return row, decision(MINUTE * minute, user) if over and not by_metrics else None
+
+
+CLIENTS = st.lists(
+    st.builds(of_client, st.sampled_from(USERS), PASSES, st.booleans(), st.booleans()),
+    max_size=9,
+    unique_by=lambda both: (both[0]["user"], both[0]["window_start_ms"], both[0]["basis"]),
+)
+USAGES = st.lists(
+    st.builds(
+        lambda user, size, handled: usage(0, user, size, handler_time_ms=handled),
+        st.sampled_from(USERS),
+        BYTES,
+        TIMES,
+    ),
+    max_size=9,
+    unique_by=lambda row: row["principal"],
+)
+OF_GROUPS = st.fixed_dictionaries(
+    {"group_lag": CHECKED, "lost_messages": LOST, "group_states": STATES}
+)
+OF_TOPICS = BACKLOGS.map(
+    lambda both: {
+        "backlog_checks": [check for check, _ in both],
+        "backlog_subscriptions": [row for _, row in both],
+    }
+)
+WAREHOUSES = {
+    **dict.fromkeys(("backlog-quota", "backlog-quota-predicted"), OF_TOPICS),
+    "client-throttled": CLIENTS.map(
+        lambda both: {
+            "client_quota_stats": [row for row, _ in both],
+            "client_quota_decisions": [row for _, row in both if row],
+        }
+    ),
+    "client-without-limit": USAGES.map(
+        lambda rows: {"client_usage": rows, "client_quota_stats": [stats(0, "eve")]}
+    ),
+    "producer-id-quota": PRODUCERS.map(
+        lambda both: {
+            "producer_id_decisions": [row for row, _ in both],
+            "producer_id_stats": [row for _, row in both],
+        }
+    ),
+    **dict.fromkeys(
+        ("group-ahead", "group-lost-messages", "group-near-retention", "group-open-transaction"),
+        OF_GROUPS,
+    ),
+}
+"""Warehouses with what a rule is about, and what it is not about."""
+TOLD = {"backlog-quota": "starts_with(standing, 'over')", "producer-id-quota": "value >= 1"}
+"""Of rules whose alert begins before their finding: which of the alert's rows a finding is about."""
+
+
+@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if rule.finding])
+@drawn(150)
+@given(data=st.data())
+def test_a_finding_is_about_what_its_alert_is_about(name: str, data: Any, place: Path) -> None:
+    """Without `for`: whatever has been an alert may be told, and what holds at the end is told."""
+    tables, rule = data.draw(WAREHOUSES[name]), RULES[name]
+    assert rule.finding is not None
+    with emptied(place) as folder:
+        put(folder, tables)
+        reader = ReportReader(Warehouse(folder), ReportSpan())
+        columns, rows = answer(reader, rule, rule.finding)
+        sentences = told_of(reader, rule, rule.finding)
+        labels = [each for each in rule.labels or () if each in columns or f"{each}s" in columns]
+        picked = ", ".join(f'"{each}"' for each in labels)
+        found = f"SELECT DISTINCT {picked} FROM ({rule.sql}) WHERE {TOLD.get(name, 'true')}"
+        ever = {tuple(row.values()) for row in reader.rows(found)}
+        (now,) = reader.row(f"SELECT ({clock_sql(rule, name)}) AS now_ms").values()
+        holds = {tuple(row.values()) for row in reader.rows(f"{found} AND end_ms >= {now or 0}")}
+    said = {tuple(of) for row in rows for of in product(*(values(row, each) for each in labels))}
+    assert labels and said <= ever and holds <= said
+    assert len(sentences) == min(len(rows), rule.finding.most) + (len(rows) > rule.finding.most)
+    assert all(one.actions or one is sentences[-1] for one in sentences if name not in READ_ON)
+
+
+READ_ON = {"group-lost-messages"}
+"""Rules about what may be over: then there is nothing to do."""
+
+
+def values(row: dict[str, Any], label: str) -> list[Any]:
+    """The values of a label in a row of a finding, which may be about several."""
+    return row[f"{label}s"] if isinstance(row.get(f"{label}s"), list) else [row[label]]
+
+
+def test_whoever_is_near_a_quota_is_told_when_it_will_be_reached(place: Path) -> None:
+    """From 80 % on the alert is backlog-quota; the report still says how much time is left."""
+    check, row = of_backlog("east", "t1", 0, False, 600.0)
+    rule = RULES["backlog-quota-predicted"]
+    assert rule.finding is not None
+    with emptied(place) as folder:
+        put(
+            folder,
+            {"backlog_checks": [check | {"size_usage": 0.9}], "backlog_subscriptions": [row]},
+        )
+        reader = ReportReader(Warehouse(folder), ReportSpan())
+        assert reader.rows(rule.sql) == [] != reader.rows(RULES["backlog-quota"].sql)
+        (found,) = told_of(reader, rule, rule.finding)
+    assert found.actions[0].reason == "it reaches its backlog quota in 10 min"
 
 
 def prometheus(name: str) -> list[dict[str, Any]]:
@@ -298,7 +511,11 @@ THRESHOLDS = {
     "producer-id-quota": (RULES["producer-id-quota"].sql, ["0.8"], [">= 0.8"]),
     "backlog-quota": (RULES["backlog-quota"].sql, ["0.8"], [">= 0.8"]),
     "producer-id-heap": (RULES["producer-id-heap"].sql, ["268435456"], [">= 268435456"]),
-    "backlog-quota-predicted": (RULES["backlog-quota-predicted"].sql, ["3600"], ["< 3600"]),
+    "backlog-quota-predicted": (
+        VIEWS["backlog_quota_predictions"].sql,
+        ["time_to_quota_s < 3600"],
+        ["< 3600"],
+    ),
 }
 """Where what Weir's rule calls much is said, in which words, and in which the rule for Prometheus."""
 

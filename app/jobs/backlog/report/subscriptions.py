@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from app.jobs.backlog.findings.subscriptions import SOON_S
 from app.show.report.charts import limit_rule, lines
 from app.show.report.model import Chart, Grid, GridColumn, ReportSection, Row, Tile, filled
-from app.show.report.phrases import short
 from app.show.report.report_reader import ReportReader
 from app.terminal.amounts import NONE
 from app.terminal.counts import counted
+from app.terminal.phrases import short
 
 LINES = 6
 TOP = 12
@@ -32,14 +31,8 @@ SELECT count(DISTINCT (cluster, topic)) AS topics,
 FROM ranked
 """
 _SOON = """
-WITH ranked AS (
-  SELECT *, row_number() OVER (
-      PARTITION BY cluster, topic, subscription
-      ORDER BY pass_ms DESC, ts_wall_ms DESC, row_no DESC) AS place
-  FROM backlog_subscriptions
-)
-SELECT count(DISTINCT (cluster, topic)) AS topics FROM ranked
-WHERE place = 1 AND time_to_quota_s > 0 AND time_to_quota_s <= $within
+SELECT count(DISTINCT (cluster, topic)) AS topics FROM backlog_quota_predictions
+WHERE pass_ms = newest_ms
 """
 _SERIES = """
 WITH best AS (
@@ -118,7 +111,7 @@ def backlogs(reader: ReportReader) -> ReportSection:
         ),
         *_actions(reader),
     ]
-    soon = reader.row(_SOON, within=SOON_S)["topics"]
+    soon = reader.row(_SOON)["topics"]
     tile = Tile("backlogs over quota", f"{over:,}", f"{soon:,} more within the hour", bool(over))
     return ReportSection(key, title, texts, parts, tile)
 

@@ -21,9 +21,9 @@ from app.jobs.rate_limits.whatif.search import (
     together,
 )
 from app.read.relations import Warehouse
-from app.show.report.phrases import short
 from app.terminal.amounts import AMOUNTS
 from app.terminal.counts import counted
+from app.terminal.phrases import short
 from app.terminal.printable import printable, say, say_json
 from app.terminal.rows import ShownColumns, write_table
 from app.whatif import policy_document

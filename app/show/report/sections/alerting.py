@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.show.report.curves import Curves
 from app.show.report.model import Grid, GridColumn, ReportSection, Row, Tile, filled
 from app.show.report.report_reader import ReportReader
 from app.show.report.text import explained
@@ -29,8 +30,8 @@ ORDER BY CASE state WHEN 'firing' THEN 0 WHEN 'pending' THEN 1 ELSE 2 END,
 """
 
 
-def alerting(reader: ReportReader) -> ReportSection:
-    """Alerts that fire, critical first, and folded those that do not."""
+def alerting(reader: ReportReader, curves: Curves | None = None) -> ReportSection:
+    """Alerts that fire, critical first, with their curves, and folded those that do not."""
     key, title = "alerts", "Alerts"
     rows = reader.rows(_LATEST)
     if not rows:
@@ -41,8 +42,11 @@ def alerting(reader: ReportReader) -> ReportSection:
             tile=Tile("alerts firing", NONE, "none evaluated yet"),
         )
     for row in rows:
-        row["explain"] = explained(row["labels"], row["since_ms"])
-        row["team"] = reader.team(row.pop("labels"))
+        labels = row.pop("labels")
+        row["explain"] = explained(labels, row["since_ms"])
+        row["team"] = reader.team(labels)
+        if curves is not None and row["state"] == "firing":
+            row["curve"] = curves.of(row["alert"], labels)
     firing = [row for row in rows if row["state"] == "firing"]
     verdict = (
         f"{counted(len(firing), 'alert')} {'fires' if len(firing) == 1 else 'fire'}"
@@ -64,7 +68,12 @@ def alerting(reader: ReportReader) -> ReportSection:
     others = [row for row in rows if row["state"] != "firing"]
     every_alert = '"FROM alerts ORDER BY at_ms DESC"'
     parts = filled(
-        Grid(_titled("Firing, critical first", firing), columns, firing[:TOP], every_alert),
+        Grid(
+            _titled("Firing, critical first", firing),
+            [*columns, *([GridColumn("curve", "value", "curve")] if curves else [])],
+            firing[:TOP],
+            every_alert,
+        ),
         Grid(
             _titled(f"{counted(len(others), 'alert')} not firing", others),
             [GridColumn("state", "state"), *columns],

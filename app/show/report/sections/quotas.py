@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from app.show.report.charts import limit_mark, plain_bars
 from app.show.report.model import Chart, Grid, GridColumn, ReportSection, Tile, filled
-from app.show.report.phrases import short, was
 from app.show.report.report_reader import ReportReader
 from app.terminal.amounts import percent_text
 from app.terminal.counts import counted
+from app.terminal.phrases import short, was
 
 TOP = 8
 _SUMMARY = """

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from app.show.report.model import Finding, JobFindings
-from app.show.report.phrases import short
 from app.show.report.report_reader import ReportReader
+from app.terminal.phrases import short
 
 _BUSIEST = """
 SELECT topic, CAST(sum(messages) AS BIGINT) AS messages FROM topic_message_counts

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from app.jobs.chunks.findings import large_message_finding
-from app.jobs.producer_ids.findings import producer_id_findings
 from benchmarks.generator.kafka_trace import running_total
 from benchmarks.generator.scenario import load_scenario
 from benchmarks.generator.trace import Trace, plan_trace
 from tests.support import planned as every
+from tests.support.found import found_in
 from tests.support.given_up import given_up
 from tests.unit.bench.generator.large_messages import assert_core_agrees, found_by_core
 from tests.unit.bench.generator.model import applied_records, parsed_lines
@@ -119,7 +119,7 @@ def test_core_finds_the_lost_and_unfinished_messages_and_no_other(seed: int) -> 
 def test_summary_names_the_culprits(seed: int) -> None:
     trace = planned(seed)
     assert trace.large is not None
-    (finding,) = producer_id_findings(decisions_of_core(trace, arrived(seed)))
+    (finding,) = found_in(producer_id_decisions=decisions_of_core(trace, arrived(seed)))
     storm = finding.sentence
     brought = len(new_ids(seed)[True])
     assert storm.startswith(f"User etl-nightly brought {brought} new producer ids in 4 min, ")

@@ -234,6 +234,38 @@ def test_a_rule_that_meets_anything_does_not_hide_another(
         ([rule(limit=0), rule(labels=[""])], "1 more mistake: "),
         ([rule(), rule()], "rules.yaml: name: r is used more than once"),
         (["rule"], r"rules.yaml: \[0\]: 'rule' is not a mapping"),
+        ([rule(finding={"do": "x"})], r"\(r\): finding.says: "),
+        (
+            [rule(finding={"says": "x", "tells": "y"})],
+            r"rules.yaml: \[0\] \(r\): finding.tells: unknown key \(allowed: sql, question, says,",
+        ),
+        (
+            [rule(finding={"says": "{topic:shrt}"})],
+            r"finding.says: \{topic:shrt\} has no such format \(allowed: about, capital, clock,",
+        ),
+        (
+            [rule(finding={"says": "{topic.name}"})],
+            r"finding.says: \{topic.name\} is not a column \(allowed: its name in braces\)",
+        ),
+        ([rule(finding={"says": "{topic"})], "finding.says: expected '}' before end of string"),
+        (
+            [rule(finding={"says": "x", "do": "y", "because": "z", "urgency": "soon"})],
+            r"finding.urgency: 'soon' is not supported \(allowed: deadline, loss, others, own",
+        ),
+        ([rule(finding={"says": "x", "do": "y"})], "finding.do: needs because"),
+        (
+            [rule(finding={"says": "x", "more": "{topic}"})],
+            r"finding.more: \{topic\} is not known there \(allowed: more, was, are\)",
+        ),
+        (
+            [rule(labels=None, finding={"says": "x"})],
+            "finding.sql: is needed where the rule has no",
+        ),
+        (
+            [rule(finding={"says": "x", "question": "throttled-client"})],
+            r"finding.question: throttled-client is no ready question\n.*throttled-clients",
+        ),
+        ([rule(prometheus=[{"expr": "up == 0"}])], r"prometheus\[0\].summary: "),
     ],
 )
 def test_a_mistake_in_a_rule_file_names_file_and_key(tmp_path, make_settings, rules, message):

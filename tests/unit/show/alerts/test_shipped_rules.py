@@ -11,13 +11,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from app.config.alert_rule import FindingRule
 from app.config.alerts import AlertSettings
 from app.config.settings import load_settings
 from app.read.questions import QUESTIONS
 from app.read.relations import QUERIES, STATES, Warehouse, connect
 from app.show import alerts
-from app.show.alerts.rule_files import KEYS, rules_of, shipped_rules
+from app.show.alerts.rule_files import KEYS, rules_of, shipped_rules, told_of
 from app.show.alerts.sinks import WATCHDOG
+from app.show.report.report_reader import ReportReader, ReportSpan
+from app.show.report.told import told as findings_of
 from app.tables.definitions import TABLES, VIEWS
 from tests.support import report_warehouse
 from tests.support.client_quota_rows import stats
@@ -786,14 +789,22 @@ def test_an_alert_is_known_by_names_and_not_by_words_that_change(name, tmp_wareh
 
 def test_the_rule_and_the_configuration_of_the_page_on_alerts_are_valid(make_settings, tmp_path):
     page = (ROOT / "docs" / "alerts.md").read_text("utf-8")
-    rules, config, manager = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    rules, finding, config, manager = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     (route,) = yaml.safe_load(manager)["route"]["routes"]
     assert route["matchers"] == [f"alertname = {WATCHDOG}"]
     (tmp_path / "rules").mkdir()
-    (tmp_path / "rules" / "ours.yaml").write_text(rules)
+    (tmp_path / "rules" / "ours.yaml").write_text(rules + finding)
     (tmp_path / "weir.yaml").write_text(config.replace(", rules/shared", ""))
     settings = load_settings(tmp_path / "weir.yaml")
     assert [sink.type for sink in settings.alerts.sinks] == ["stdout", "webhook", "alertmanager"]
     assert [rule.name for rule in rules_of(settings.alerts)] == ["topic-nearly-idle"]
-    for name in re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE):
-        assert name in KEYS
+    told = told_of(settings.alerts)["topic-nearly-idle"]
+    assert told.finding is not None
+    write(tmp_path / "w", "topic_throttle_stats", [window(0, messages=1, limit_msgs=None)])
+    reader = ReportReader(Warehouse(str(tmp_path / "w")), ReportSpan())
+    (found,) = findings_of(reader, told, told.finding)
+    assert found.sentence == (
+        "acme/orders/created sent 1 message in a window at most, from 22:14:00 to 22:15:00."
+    )
+    keys = {*KEYS, *FindingRule.model_fields}
+    assert keys >= set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))

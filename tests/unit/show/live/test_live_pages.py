@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import shutil
 from collections.abc import Callable
 from html import unescape
@@ -20,8 +21,10 @@ from app.errors import NotNow
 from app.show.live import live_pages
 from app.show.live.live_pages import LivePages
 from app.show.live.live_server import PASSWORD, application, guarded, serve
+from app.show.report.curves import curve
+from app.show.report.report_reader import ReportSpan
 from tests.support.hostile import HOSTILE_NAMES
-from tests.support.ready_questions import put
+from tests.support.ready_questions import lag, put
 from tests.support.report_page import warehouse as warehouse
 from tests.support.throttle_rows import START_MS, event, window, write, write_windows
 
@@ -134,6 +137,44 @@ def test_an_alert_that_fires_since_yesterday_is_there_with_its_history(tmp_wareh
     hour, day = (part.partition("</svg>")[0] for part in text.split('<svg class="strip"')[1:])
     assert hour.count("<rect") == 1 and 'x="0' in hour and 'width="100.0"' in hour
     assert day.count("<rect") == 2
+
+
+def test_an_alert_that_fires_has_the_curve_of_its_value(tmp_warehouse: str) -> None:
+    """By the rows of its rule; where the rule is gone or has other labels there is none."""
+    labels = [("cluster", "east"), ("group", "g"), ("topic", "orders")]
+    ahead = {"alert": "group-ahead", "labels": labels, "summary": "g is ahead"}
+    put(
+        tmp_warehouse,
+        {
+            "group_lag": [
+                lag("g", minute * 60_000, -by, state="ahead") for minute, by in enumerate((3, 5, 4))
+            ],
+            "alerts": [
+                alert("firing", 0, 1, **ahead),
+                alert("firing", 0, 2, **{**ahead, "labels": [("cluster", "east"), ("team", "x")]}),
+                alert("firing", 0, 3, alert="of another time"),
+            ],
+        },
+    )
+    text = Browser(of(tmp_warehouse)).get()
+    assert "3 alerts fire" in text and "<script" not in text
+    (shown,) = text.split('<svg class="curve"')[1:]
+    path, said = re.findall(r'<path d="(.*?)"/></svg><small>(.*?)</small>', shown)[0]
+    assert said == "lowest 3, highest 5, latest 4"
+    points = re.fullmatch(r"M([\d.]+) 19.0H([\d.]+)V1.0H([\d.]+)V10.0H100.0", path)
+    assert points is not None
+    assert [float(x) for x in points.groups()] == sorted(float(x) for x in points.groups())
+
+
+def test_a_curve_has_a_gap_where_nothing_held() -> None:
+    rows = [
+        {"start_ms": start, "end_ms": start + 10, "value": value}
+        for start, value in ((100, 2.0), (110, 4.0), (150, 4.0))
+    ]
+    assert curve(rows, ReportSpan(100, 200)) == {
+        "path": "M0.0 19.0H10.0V1.0H20.0M50.0 1.0H60.0",
+        "text": "lowest 2, highest 4, latest 4",
+    }
 
 
 def test_names_stay_text_and_their_links_lead_to_them(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from app.jobs.client_quotas.findings import FINDINGS
 from app.jobs.client_quotas.report import client_quotas
 from app.read.relations import Warehouse
 from app.show.report.model import Finding, Grid, Urgency
 from app.show.report.report_reader import ReportReader, ReportSpan
+from app.show.report.summary import all_findings
 from tests.support.client_quota_rows import MINUTE, decision, measured, stats, usage
 from tests.support.throttle_rows import write
 
@@ -36,8 +36,7 @@ def reader(folder: Path, **tables: Rows) -> ReportReader:
 
 
 def findings(folder: Path, **tables: Rows) -> list[Finding]:
-    (declared,) = FINDINGS
-    return declared.findings(reader(folder, **tables))
+    return all_findings(reader(folder, **tables))
 
 
 def actions(found: Iterable[Finding]) -> list[tuple[str, str, Urgency, str | None]]:

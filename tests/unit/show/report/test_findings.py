@@ -18,14 +18,11 @@ from app.config.settings import Settings, load_settings
 from app.demo.demo_folder import prepare
 from app.demo.recording import Recording, names
 from app.errors import UserError
-from app.jobs.backlog.findings.groups import group_findings
-from app.jobs.backlog.findings.subscriptions import backlog_findings
 from app.jobs.chunks.findings import (
     MESSAGE_COLUMNS,
     large_message_finding,
 )
 from app.jobs.entry_cache.findings import cache_sentence
-from app.jobs.producer_ids.findings import DECISION_COLUMNS, producer_id_findings
 from app.jobs.rate_limits.findings import CAUSES, USED, WHOSE, causes, pause_findings
 from app.read.databases import fileless
 from app.read.relations import Warehouse
@@ -37,6 +34,7 @@ from app.show.report.text import runbook_page
 from app.tables.definitions import TABLES, VIEWS
 from app.tables.run_lock import only_run
 from app.terminal.amounts import duration
+from tests.support.found import found_in
 from tests.support.given_up import given_up
 from tests.support.ready_questions import CASES, changed, lag, lost, put
 from tests.support.throttle_rows import frame, window, write
@@ -57,7 +55,15 @@ def sentences(found: list[Row], stats: Sequence[Row] = ()) -> list[str]:
 
 
 def producer_id_sentences(rows: Iterable[Row]) -> list[str]:
-    return _said(producer_id_findings(rows))
+    return _said(found_in(producer_id_decisions=list(rows)))
+
+
+def backlog_findings(
+    checks: list[Row], subscriptions: list[Row], evictions: list[Row]
+) -> list[Finding]:
+    return found_in(
+        backlog_checks=checks, backlog_subscriptions=subscriptions, backlog_evictions=evictions
+    )
 
 
 def backlog_sentences(*rows: list[Row]) -> list[str]:
@@ -358,29 +364,17 @@ def test_what_is_lost_soon_comes_first_and_a_culprit_without_victims_last(tmp_pa
     ]
 
 
-_LOST = {"offsets": 3, "earlier": 0, "no_member": False, "lags": True}
-
-
 def test_every_action_names_a_runbook_of_weir(tmp_path: Path) -> None:
     _fill(tmp_path)
-    group = {"cluster": "k", "group": "g", "topic": "t", "topics": ["t"]}
+    near = {"age_s": 95, "age_state": "known", "limit_s": 100, "time_usage": 0.95}
+    groups = {
+        "group_lag": [lag("a", 0, 9), lag("b", 0, -3, state="ahead"), lag("c", 0, 9, **near)],
+        "lost_messages": [lost("a", 0, 0, 3)],
+        "group_states": [changed("d", 0, "open_transaction"), changed("e", 0, "pending_offsets")],
+    }
     findings = [
         *all_findings(_reader(tmp_path)),
-        *group_findings(
-            [{**group, **_LOST}],
-            [{**group, "left_s": 90.0, "pass_ms": START_MS, "no_member": False}],
-            [{**group, "partitions": 1}],
-            [],
-            [
-                {
-                    **group,
-                    "partitions": 1,
-                    "transaction": "the transaction that is open there",
-                    "pending": x,
-                }
-                for x in (False, True)
-            ],
-        ),
+        *found_in(**groups),
         *backlog_findings([_over(2)], [], []),
         *pause_findings(
             _causes(_pause(60, 2, limiter="broker", limiter_name="broker-0")),
@@ -396,16 +390,24 @@ def test_every_action_names_a_runbook_of_weir(tmp_path: Path) -> None:
         assert action.remedy[0].isupper() and not action.remedy.endswith("."), action
 
 
-def test_a_group_that_loses_records_soon_has_the_time(tmp_path: Path) -> None:
-    group = {"cluster": "k", "group": "g", "topics": ["t"], "left_s": 90.0, "pass_ms": START_MS}
-    for no_member, remedy in (
-        (False, "Scale group g, or raise retention.ms of topic t"),
-        (True, "Start consumers of group g for topic t: no member has it"),
-    ):
-        (finding,) = group_findings([], [{**group, "no_member": no_member}], [], [])
-        (action,) = finding.actions
-        assert (action.urgency, action.by_ms) == (Urgency.DEADLINE, START_MS + 90_000)
-        assert action.remedy == remedy
+@pytest.mark.parametrize(
+    ("host", "remedy"),
+    [
+        ("h", "Scale group g, or raise retention.ms of topic orders"),
+        ("", "Start consumers of group g for topic orders: no member has it"),
+    ],
+)
+def test_a_group_that_loses_records_soon_has_the_time(host: str, remedy: str) -> None:
+    near = {"age_s": 910, "age_state": "known", "limit_s": 1000, "time_usage": 0.91}
+    row = {**lag("g", 0, 9, **near), "client_host": host, "commit_rate": 0.0}
+    (finding,) = found_in(group_lag=[row])
+    (action,) = finding.actions
+    assert finding.sentence == (
+        f"Retention may delete records of topic orders that group g of cluster {row['cluster']} has not"
+        " read in 90 s."
+    )
+    assert (action.urgency, action.by_ms) == (Urgency.DEADLINE, row["pass_ms"] + 90_000)
+    assert action.remedy == remedy
 
 
 def test_every_group_that_lost_records_is_named_once_with_its_cluster(tmp_path: Path) -> None:
@@ -538,11 +540,7 @@ def test_next_steps_are_commands_that_work(
 
 
 def test_columns_that_are_read_are_columns_of_the_tables() -> None:
-    for name, columns in (
-        ("producer_id_decisions", DECISION_COLUMNS),
-        ("chunk_messages", MESSAGE_COLUMNS),
-    ):
-        assert set(columns) <= set(TABLES[name].names)
+    assert set(MESSAGE_COLUMNS) <= set(TABLES["chunk_messages"].names)
 
 
 @pytest.mark.parametrize("scenario", names())
@@ -623,13 +621,13 @@ def test_the_worst_users_come_first_and_the_others_are_counted() -> None:
         for n in range(5)
         for i in range(10 + n)
     ]
-    (found,) = producer_id_sentences(rows)
-    assert [found.index(f"User user-{n} ") for n in (4, 3, 2)] == sorted(
-        found.index(f"User user-{n} ") for n in (4, 3, 2)
-    )
-    assert found.endswith(" 2 other users were also over the bound.")
-    (found,) = producer_id_sentences(r for r in rows if r["user"] != "user-0")
-    assert found.endswith(" 1 other user was also over the bound.")
+    *found, others = producer_id_sentences(rows)
+    assert [text.split()[1] for text in found] == ["user-4", "user-3", "user-2"]
+    assert others == "2 other users were also over the bound."
+    *_, others = producer_id_sentences(r for r in rows if r["user"] != "user-0")
+    assert others == "1 other user was also over the bound."
+    *_, last = producer_id_sentences(r for r in rows if r["user"] > "user-1")
+    assert last.startswith("User user-2 ") and last.endswith(" No other user was over its bound.")
 
 
 @pytest.mark.parametrize(
@@ -795,7 +793,7 @@ def test_quota_that_will_be_reached_is_forecast_by_the_last_check() -> None:
     late = [_reaches(2, 4000.0), _reaches(2, None), _reaches(1, 5.0)]
     none = ["1 topic with a backlog: none was over a quota, and none will be within the hour."]
     assert backlog_sentences(checks, late, []) == none
-    assert backlog_sentences([_over(2)], [_reaches(2, 0.0)], [])[1:] == []
+    assert backlog_sentences([_over(2)], [_reaches(2, 5.0)], [])[1:] == []
     assert backlog_sentences([], [], []) == []
 
 

@@ -1,19 +1,19 @@
-"""Words that the sentences share: topics, shares, lengths of time and counts."""
+"""Words that sentences share: topics, shares, lengths of time, counts and lists of names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from app.terminal.amounts import duration
-from app.terminal.counts import counted
+from app.terminal.counts import all_of, counted
 
 Row = Mapping[str, Any]
 NAMED = 3
 """The most users, producers, consumers or topics that a sentence names."""
-PLURALS = {"batch": "batches"}
+PLURALS = {"batch": "batches", "entry": "entries"}
 GLUE = "\N{NO-BREAK SPACE}"
 _NUMBER = re.compile(r"(?<=\d) (?=[\w%])")
 
@@ -43,6 +43,14 @@ def number_of(n: int, noun: str) -> str:
     if (n, noun) == (1, "time"):
         return "once"
     return counted(n, noun, PLURALS.get(noun, ""))
+
+
+def named(names: Sequence[str], noun: str) -> str:
+    """The names of a list, the first ones: topic a; topics a, b, c and 2 others."""
+    told = list(names[:NAMED])
+    if (more := len(names) - NAMED) > 0:
+        told.append(number_of(more, "other"))
+    return f"{noun}{'s' * (len(told) > 1)} {all_of(told)}"
 
 
 def was(n: int) -> str:
