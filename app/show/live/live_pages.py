@@ -62,7 +62,7 @@ class LivePages:
         if path != "/":
             return html(PAGES[path](self._settings, given), "", Live([("what is wrong now", "/")]))
         address = given.get("last", "hour"), given.get("cluster", "")
-        _, page, live = self._kept.get(address) or self._made(address)
+        _, page, live = self._kept.get(address) or self._made(address, self._versions())
         self._asked_s[address] = time.monotonic()
         return html(page, day_of(page), replace(live, problem=self._problem))
 
@@ -80,8 +80,8 @@ class LivePages:
                 if place >= KEPT or time.monotonic() - self._asked_s[address] > LOOKED_AT_S:
                     del self._asked_s[address]
                     self._kept.pop(address, None)
-                elif self._kept.get(address, (None,))[0] != versions:
-                    self._made(address)
+                else:
+                    self._made(address, versions)
             self._problem = ""
         except Exception as error:  # noqa: BLE001 - the page that was there stays, and says so
             self._problem = f"Not current, because the tables cannot be read: {reason(error)}"
@@ -91,10 +91,12 @@ class LivePages:
         warehouse.require()
         return tuple(state.version for state in states(warehouse))
 
-    def _made(self, address: tuple[str, str]) -> tuple[object, Page, Live]:
-        with self._lock:  # a page takes a second of both cores
-            self._kept[address] = found = self._versions(), *now(self._settings, *address)
-            return found
+    def _made(self, address: tuple[str, str], versions: object) -> tuple[object, Page, Live]:
+        with self._lock:  # a page takes a second of both cores; who waited has what is made by now
+            kept = self._kept.get(address)
+            if kept is None or kept[0] != versions:
+                self._kept[address] = kept = versions, *now(self._settings, *address)
+            return kept
 
 
 def now(settings: Settings, last: str, cluster: str) -> tuple[Page, Live]:

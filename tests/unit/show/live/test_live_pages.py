@@ -7,9 +7,11 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -264,6 +266,27 @@ def test_a_page_that_was_being_made_while_a_table_changed_is_made_again(
     assert "is over its limit" not in browser.get()
     browser.pages.renew()
     assert "a/b/c is over its limit" in browser.get()
+
+
+def test_who_asks_while_a_page_is_being_made_gets_that_one(
+    warehouse: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page takes seconds, and a browser asks as soon as the address is printed."""
+    pages, made, asked = LivePages(of(warehouse)), [], Barrier(3)
+    now = live_pages.now
+
+    def counted(*given: Any) -> Any:
+        made.append(given)
+        return now(*given)
+
+    def ask(_: int) -> str:
+        asked.wait()
+        return pages.page("/", {})
+
+    monkeypatch.setattr(live_pages, "now", counted)
+    with ThreadPoolExecutor(3) as browsers:
+        found = set(browsers.map(ask, range(3)))
+    assert (len(made), len(found)) == (1, 1)
 
 
 def test_what_cannot_be_asked_is_no_problem_of_the_others(warehouse: str) -> None:
