@@ -1,7 +1,8 @@
 """The command `report`: one page of HTML about a warehouse, without network or scripts.
 
-Start with `build`; the jobs declare sections and the sentences at the top, `sections` has those
-of no job. Imports `app.jobs`, `app.read`, `app.config` and the pages of `app.show.audit`.
+Start with `build`; the jobs declare sections, alert rules and jobs the sentences at the top (`told`,
+`summary`), `sections` has those of no job. Imports `app.jobs`, `app.read`, `app.config`, `app.show.alerts`
+and the pages of `app.show.audit`.
 """
 
 from __future__ import annotations
