@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import secrets
 import tempfile
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -50,6 +52,18 @@ def parsed(connection: duckdb.DuckDBPyConnection, sql: str) -> duckdb.Statement:
     if sql not in _PARSED:
         (_PARSED[sql],) = connection.extract_statements(sql)
     return _PARSED[sql]
+
+
+@contextmanager
+def time_limit(connection: duckdb.DuckDBPyConnection, limit_ms: float) -> Iterator[None]:
+    """Within this context a statement that takes longer ends with duckdb.InterruptException."""
+    timer = threading.Timer(limit_ms / 1000, connection.interrupt)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def literal(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import duckdb
 from app.config.alert_rule import Rule
 from app.config.alerts import AlertSettings
 from app.errors import UserError, reason
-from app.read.databases import parsed
+from app.read.databases import parsed, time_limit
 from app.read.relations import Recent, Warehouse, connect, first_lines, only_select
 from app.show.alerts.episodes import (
     ACTIVE,
@@ -126,7 +125,7 @@ def evaluate(
     for sql in (rule.sql, clock):
         only_select(sql, where)
     try:
-        with _time_limit(connection, settings.query_timeout_ms):
+        with time_limit(connection, settings.query_timeout_ms):
             if at_ms is None:
                 reached = connection.execute(parsed(connection, clock)).fetchone()
                 at_ms = _whole(reached[0], "now", where) if reached else None
@@ -273,17 +272,6 @@ def clock_sql(rule: Rule, where: str) -> str:
             " SQL)"
         )
     return _WINDOWS.format(table=rule.now)
-
-
-@contextmanager
-def _time_limit(connection: duckdb.DuckDBPyConnection, limit_ms: int) -> Iterator[None]:
-    timer = threading.Timer(limit_ms / 1000, connection.interrupt)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
 
 
 def _label_names(rule: Rule, names: Sequence[str], where: str) -> list[str]:

@@ -16,6 +16,7 @@ import duckdb
 
 from app.errors import UserError, reason
 from app.read.arrow_answers import asked
+from app.read.databases import time_limit
 from app.read.question import given as parameters
 from app.read.relations import Warehouse, first_lines, states
 from app.show.explain.ask import Ask
@@ -148,19 +149,17 @@ def answer(settings: Settings, given: Mapping[str, str]) -> Page:
     name, *more = shlex.split(_OPTION.sub(r" --param \1=", text)) or [""]
     params = parameters([word for word in more if word != "--param"])
     try:
-        with asked(every.of_cluster(given.get("cluster")), name, params) as (
-            connection,
-            sql,
-            values,
+        with (
+            asked(every.of_cluster(given.get("cluster")), name, params) as (
+                connection,
+                sql,
+                values,
+            ),
+            time_limit(connection, LONGEST_S * 1000),
         ):
-            timer = threading.Timer(LONGEST_S, connection.interrupt)
-            timer.start()
-            try:
-                connection.execute(sql, values)
-                names = [column[0] for column in connection.description or []]
-                rows = connection.fetchmany(ROWS)
-            finally:
-                timer.cancel()
+            connection.execute(sql, values)
+            names = [column[0] for column in connection.description or []]
+            rows = connection.fetchmany(ROWS)
     except duckdb.Error as error:
         raise UserError(f"query: {first_lines(error)}") from error
     grid = Grid(

@@ -14,7 +14,6 @@ from app.jobs import every
 from app.read.question import LEAST, MOST
 from app.read.questions import QUESTIONS
 from app.read.relations import Warehouse
-from app.show.alerts.rule_files import told_of
 from app.show.report.curves import Curves
 from app.show.report.model import Grid, JobSection, Page, ReportSection
 from app.show.report.report_reader import ReportReader, ReportSpan, reached
@@ -70,7 +69,7 @@ def build(
         for section in declared
         if any(map(reader.written, section.tables))
     ]
-    alerts = alerting(now, None if reader is now else Curves(reader, told_of(settings.alerts)))
+    alerts = alerting(now, None if reader is now else Curves(reader, settings.alerts))
     limits, clusters = quotas(reader), cluster_rows(reader)
     quality, settled = data_quality(reader, links_from), configuration(reader, kept, manifest)
     placed = [(0, first), (10, alerts), (40, limits), *of_jobs, (100, quality), (110, settled)]

@@ -7,7 +7,8 @@ from functools import cache
 
 import duckdb
 
-from app.config.alert_rule import Rule
+from app.config.alerts import AlertSettings
+from app.show.alerts.rule_files import told_of
 from app.show.report.model import Row
 from app.show.report.report_reader import ReportReader, ReportSpan
 from app.terminal.amounts import number_text
@@ -26,8 +27,9 @@ GROUP BY {labels}(greatest(start_ms, $begin) - $begin) // $step ORDER BY start_m
 class Curves:
     """The curves of alerts by the SQL of their rules, each of which is asked once."""
 
-    def __init__(self, reader: ReportReader, rules: Mapping[str, Rule]) -> None:
-        self._reader, self._rules = reader, rules
+    def __init__(self, reader: ReportReader, alerts: AlertSettings | None) -> None:
+        self._reader, self._rules = reader, told_of(alerts)
+        self._limit_ms = (alerts or AlertSettings()).query_timeout_ms
         self._values = cache(self._asked)
 
     def of(self, alert: str, labels: Mapping[str, str]) -> Row | None:
@@ -43,9 +45,9 @@ class Curves:
             return found
         labels = "".join('"{}", '.format(name.replace('"', '""')) for name in names)
         sql = _VALUES.format(labels=labels, sql=rule.sql.rstrip().rstrip(";"))
-        step = self._reader.step_ms()
+        values = {"begin": span.start_ms, "end": span.end_ms, "step": self._reader.step_ms()}
         try:
-            rows = self._reader.rows(sql, begin=span.start_ms, end=span.end_ms, step=step)
+            _, rows = self._reader.of_rule(sql, values, self._limit_ms)
         except duckdb.Error:  # a rule of another time: its alert is there, its columns are not
             rows = []
         for row in rows:

@@ -11,6 +11,7 @@ import duckdb
 from app.config.owners import owner_of
 from app.errors import UserError
 from app.jobs import every
+from app.read.databases import time_limit
 from app.read.question import LEAST, MOST
 from app.read.questions import QUESTIONS
 from app.read.relations import (
@@ -71,10 +72,16 @@ class ReportReader:
 
     def rows(self, sql: str, **values: Any) -> list[Row]:
         """The rows of a statement."""
-        return self.table(sql, **values)[1]
+        return self._table(sql, values)[1]
 
-    def table(self, sql: str, **values: Any) -> tuple[list[str], list[Row]]:
-        """The columns and the rows of a statement."""
+    def of_rule(
+        self, sql: str, values: Mapping[str, Any], limit_ms: int
+    ) -> tuple[list[str], list[Row]]:
+        """The columns and the rows of a statement of an alert rule; a duckdb.Error if it takes longer."""
+        with time_limit(self._connection, limit_ms):
+            return self._table(sql, values)
+
+    def _table(self, sql: str, values: Mapping[str, Any]) -> tuple[list[str], list[Row]]:
         try:
             self._connection.execute(sql, values)
             names = [column[0] for column in self._connection.description or []]

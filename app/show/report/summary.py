@@ -37,8 +37,13 @@ def all_findings(reader: ReportReader, alerts: AlertSettings | None = None) -> l
 
 
 def _of_rules(alerts: AlertSettings | None) -> list[JobFindings]:
+    limit_ms = (alerts or AlertSettings()).query_timeout_ms
     return [
-        JobFindings(rule.finding.place, partial(told, rule=rule, finding=rule.finding), rule.name)
+        JobFindings(
+            rule.finding.place,
+            partial(told, rule=rule, finding=rule.finding, limit_ms=limit_ms),
+            rule.name,
+        )
         for rule in told_of(alerts).values()
         if rule.finding is not None
     ]

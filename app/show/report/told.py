@@ -9,6 +9,7 @@ from typing import Any
 import duckdb
 
 from app.config.alert_rule import FindingRule, Rule
+from app.config.alerts import AlertSettings
 from app.read.questions import QUESTIONS
 from app.read.relations import first_lines, only_select
 from app.show.alerts.evaluation import RuleError, filling
@@ -20,13 +21,17 @@ from app.terminal.templates import columns, sentence
 URGENCIES = {each.name.lower(): each for each in Urgency}
 _WITH = re.compile(r"^\s*WITH\b", re.IGNORECASE)
 TEMPLATES = ("says", "do", "because")
+LIMIT_MS = AlertSettings().query_timeout_ms
 MOST_ROWS = 10_000
 """Of the answer of a question."""
 
 
-def told(reader: ReportReader, rule: Rule, finding: FindingRule) -> list[Finding]:
-    """The findings of a rule; a RuleError if its SQL fails, or gives no column that it names."""
-    names, rows = answer(reader, rule, finding)
+def told(
+    reader: ReportReader, rule: Rule, finding: FindingRule, limit_ms: int = LIMIT_MS
+) -> list[Finding]:
+    """The findings of a rule; a RuleError if its SQL fails, takes longer than `limit_ms`, or gives no
+    column that it names."""
+    names, rows = answer(reader, rule, finding, limit_ms)
     for name, template in finding:
         for column in columns(template or "") if name in TEMPLATES else ():
             if column not in names:
@@ -42,7 +47,9 @@ def told(reader: ReportReader, rule: Rule, finding: FindingRule) -> list[Finding
     return found
 
 
-def answer(reader: ReportReader, rule: Rule, finding: FindingRule) -> tuple[list[str], list[Row]]:
+def answer(
+    reader: ReportReader, rule: Rule, finding: FindingRule, limit_ms: int = LIMIT_MS
+) -> tuple[list[str], list[Row]]:
     """The columns and the rows of a finding."""
     where = f"alert rule {rule.name}: finding.sql"
     sql, values = finding.sql or ("FROM answer" if finding.question else newest(rule)), {}
@@ -52,7 +59,11 @@ def answer(reader: ReportReader, rule: Rule, finding: FindingRule) -> tuple[list
         values = question.values({"rows": str(MOST_ROWS)})
         sql = f"WITH answer AS ({question.sql}){_WITH.sub(',', f' {sql}')}"
     try:
-        return reader.table(sql, **values)
+        return reader.of_rule(sql, values, limit_ms)
+    except duckdb.InterruptException as error:
+        raise RuleError(
+            f"{where}: took longer than alerts.query_timeout_ms ({limit_ms} ms)"
+        ) from error
     except duckdb.Error as error:
         raise RuleError(f"{where}: {first_lines(error)}") from error
 

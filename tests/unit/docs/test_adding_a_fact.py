@@ -128,6 +128,23 @@ def test_a_user_without_a_column_is_told_so_in_the_place_of_the_finding(
     ]
 
 
+def test_a_finding_whose_sql_takes_too_long_is_told_so_in_its_place(
+    tmp_path: Path, warehouse: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    slow = "SELECT 'g' AS group, 'orders' AS topic, 1 AS partitions, sum(a * b) AS value"
+    own = yaml.safe_load(DECLARED)
+    own[0]["finding"]["sql"] = f"{slow} FROM range(1000000) AS x(a), range(1000000) AS y(b)"
+    (tmp_path / "ours.yaml").write_text(yaml.safe_dump(own))
+    config = tmp_path / "weir.yaml"
+    files = {"alerts": {"rule_files": ["ours.yaml"], "query_timeout_ms": 300}}
+    config.write_text(yaml.safe_dump({"warehouse": warehouse, **files}))
+    assert main(["report", "--config", str(config), "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["sections"]["what-happened"]["sentences"] == [
+        "alert rule group-stands-still: finding.sql: took longer than alerts.query_timeout_ms (300 ms)."
+    ]
+
+
 def test_a_rule_of_a_user_in_place_of_a_shipped_one_keeps_its_finding() -> None:
     own = {
         "name": "group-ahead",
