@@ -19,10 +19,10 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.config.kafka_topics import PATTERN
 from app.sources.kafka.kafka_client import (
-    ATTEMPTS,
     KafkaClient,
     Request,
     RequestError,
+    answer_time_ms,
     deadline_in,
 )
 from app.sources.kafka.offsets import (
@@ -46,7 +46,7 @@ from app.sources.kafka.offsets import (
     Place,
 )
 from app.sources.kafka.transactions import Held, held, open_at
-from app.sources.kafka.turns import Turns, share
+from app.sources.turns import Turns, share
 
 SAMPLE = 20
 """Records that are read at a position, for the size of the messages there."""
@@ -216,9 +216,7 @@ class GroupsClient:
     def _connected(self) -> KafkaClient:
         if self._client is None:
             settings = self._settings
-            # The first broker that a step asks may hang.
-            longest_ms = max(settings.interval_ms, settings.timeout_ms)
-            answer_ms = min(settings.timeout_ms, max(longest_ms // (ATTEMPTS * STAGES), 1))
+            answer_ms = answer_time_ms(settings, STAGES)
             options = settings.client_options()
             client = KafkaClient(options, answer_ms, f"{WHERE}.options", self._stopping)
             client.refuse_unknown()

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any, Literal, NamedTuple
 
+from app.config.base import Polled
 from app.errors import UserError
 from app.jars import KAFKA_CLIENT, OF_KAFKA_CLIENT, client_jar
 from app.jvm import driver_jvm
@@ -406,6 +407,14 @@ def deadline_in(seconds: float) -> float:
     """
     _compiled()
     return time.monotonic() + seconds
+
+
+def answer_time_ms(settings: Polled, stages: int) -> int:
+    """The time that a broker has for an answer in a poll that waits for all brokers `stages` times:
+    one that hangs leaves time for the others.
+    """
+    longest_ms = max(settings.interval_ms, settings.timeout_ms)
+    return min(settings.timeout_ms, max(longest_ms // (ATTEMPTS * stages), 1))
 
 
 def release() -> str:

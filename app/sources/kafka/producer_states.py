@@ -15,6 +15,7 @@ from typing import Annotated, Any, NamedTuple, Protocol
 from pydantic import PlainSerializer, PlainValidator
 
 from app.sources.kafka.offsets import Place
+from app.sources.poll_records import Record, common, plain
 
 FEED = "kafka_producers"
 UNKNOWN = "unknown"
@@ -22,7 +23,6 @@ UNKNOWN = "unknown"
 NEW = "produce_batch"
 MAPPING = "producer_id_assigned"
 
-Record = dict[str, Any]
 Row = dict[str, Any]
 
 
@@ -300,13 +300,10 @@ class _ProducerMapping:
         since_ms = self._since_ms or 0
         at_ms = min(max(state.last_ms, since_ms), max(self._answers.polled_ms, since_ms))
         self._mapped.records.append(
-            _plain(
+            plain(
                 {
                     "event_type": NEW,
-                    "source_feed": FEED,
-                    "cluster": self._rules.cluster,
-                    "broker": leader,
-                    "ts_wall_ms": at_ms,
+                    **common(FEED, self._rules.cluster, leader, at_ms),
                     "principal": owner.principal,
                     "client_id": owner.client_id,
                     "topic": place.topic,
@@ -377,17 +374,13 @@ def _order(record: Record) -> tuple[Any, ...]:
 def _tick(last: Record, polled_ms: int) -> Record:
     """The owner of the newest new id once more, at the time of this poll."""
     kept = ("source_feed", "cluster", "broker", "principal", "client_id", "producer_id")
-    return _plain(
+    return plain(
         {
             "event_type": MAPPING,
             "ts_wall_ms": polled_ms,
             **{name: last.get(name) for name in kept},
         }
     )
-
-
-def _plain(record: Record) -> Record:
-    return {name: value for name, value in record.items() if value is not None}
 
 
 def numbered(rows: Iterable[Row], first: int) -> Iterator[Row]:

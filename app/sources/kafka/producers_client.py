@@ -13,7 +13,7 @@ from app.sources.kafka.offsets import Place
 from app.sources.kafka.producer_owners import Grant
 from app.sources.kafka.producer_states import IdState
 from app.sources.kafka.transactions import Coordinated, coordinated
-from app.sources.kafka.turns import Turns
+from app.sources.turns import Turns
 
 
 class ProducersClient:

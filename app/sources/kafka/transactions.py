@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.sources.kafka.kafka_client import KafkaClient
 from app.sources.kafka.offsets import PENDING_OFFSETS, SHARE, OffsetAnswers, OpenTransaction, Place
-from app.sources.kafka.turns import share
 from app.sources.polling import Unanswered, noted
+from app.sources.turns import share
 
 if TYPE_CHECKING:
     from app.sources.kafka.groups_client import GroupsClient

@@ -18,7 +18,7 @@ from app.sources.kafka.producer_states import IdState
 from app.sources.kafka.producers_poll import ProducerPoller
 from app.sources.kafka.quotas_poll import QuotaPoller
 from app.sources.kafka.transactions import Coordinated
-from app.sources.polling import Polling, Unanswered
+from app.sources.polling import AnyPolling, Unanswered
 from tests.support.polled import records
 from tests.unit.sources.kafka import poll as groups
 from tests.unit.sources.kafka.answers import P0, answers
@@ -98,12 +98,13 @@ class Rows:
         """They are not read here."""
 
 
-def poller(feed: str, folder: Path, client: Any, **exporters: str) -> Polling:
+def poller(feed: str, folder: Path, client: Any, **exporters: str) -> AnyPolling:
     if feed == "kafka_groups":
         return GroupPoller(groups.settings(publish_times=True), folder, client=client)
     if feed == "kafka_producers":
         settings = KafkaProducersSettings(acls=True)
-        return ProducerPoller(settings, {}, folder, Rows(), admin=lambda _: client)
+        live: Any = Rows()
+        return ProducerPoller(settings, {}, folder, live, admin=lambda _: client)
     return QuotaPoller(KafkaQuotasSettings(exporters=exporters), {}, folder, client=client)
 
 
@@ -157,9 +158,9 @@ def test_an_exception_at_any_call_leaves_the_record_of_the_poll(
 
 
 def test_rows_that_a_table_does_not_take_cost_no_poll(tmp_path: Path) -> None:
-    live = Failing(Rows(), 1, OverflowError("a number exceeds 64 bits"))
+    live: Any = Failing(Rows(), 1, OverflowError("a number exceeds 64 bits"))
     settings, client = KafkaProducersSettings(), Producers()
-    one = ProducerPoller(settings, {}, tmp_path, live, admin=lambda _: client)  # type: ignore[arg-type]
+    one = ProducerPoller(settings, {}, tmp_path, live, admin=lambda _: client)
     for poll in range(3):
         *_, last = records(one.poll_once(AT + poll * 15_000))
         assert last["dropped"] == 0
