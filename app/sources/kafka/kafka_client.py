@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from app.config.base import Polled
 from app.errors import UserError
@@ -66,6 +66,7 @@ DISCONNECTED = "the broker closed the connection, or its answer took longer than
 TOPIC_LIST = "the list of topics"
 BY_NAME = "they are those of Kafka's Java client, by its own names"
 
+K = TypeVar("K", str, Place)
 Offset = Literal["first", "next", "stable"]
 Quota = tuple[dict[str, str | None], dict[str, float]]
 _PASSWORD = re.compile(r"""password\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
@@ -97,6 +98,20 @@ class Answered(NamedTuple):
     errors: dict[int, RequestError]
     """By the number of a missing answer, why it is missing."""
 
+    def of(
+        self, items: Sequence[K], about: str, problems: list[str], refused: list[str] | None = None
+    ) -> dict[K, Any]:
+        """The answer about each item; what is missing is one of the `problems` about it, and of those
+        that are `refused`.
+        """
+        for number, error in self.errors.items():
+            text = f"{about} {items[number]}: {error.text}"
+            problems.append(text)
+            if error.refused and refused is not None:
+                refused.append(text)
+        pairs = zip(items, self.values, strict=True)
+        return {item: value for item, value in pairs if value is not None}
+
 
 class KafkaClient:
     """Requests to one cluster; every wait ends at a deadline or when `stopping` is set.
@@ -110,14 +125,15 @@ class KafkaClient:
         timeout_ms: int,
         where: str = "source.options",
         stopping: threading.Event | None = None,
+        refuses: bool = False,
     ) -> None:
         """`options` are the client's own, secrets put in; errors name them as `where`. A broker has
         `timeout_ms` for an answer; what any of them can answer is then asked of another, ATTEMPTS
-        times in all.
+        times in all. With `refuses`, options that no client of Kafka has are a UserError.
         """
         self._options = dict(options)
         self._timeout_ms = timeout_ms
-        self._where = where
+        self._where, self._refuses = where, refuses
         self._stopping = stopping or threading.Event()
         self._requests: Any = None
         self._knock = Knock(self._options, min(SECONDS, timeout_ms / 1000))
@@ -247,15 +263,6 @@ class KafkaClient:
         finally:
             reader.close()
 
-    def refuse_unknown(self) -> None:
-        """UserError for an option that no client of Kafka has."""
-        requests = _compiled().newInstance()
-        unknown = json.loads(requests.unknown(json.dumps(list(self._options))))
-        if unknown:
-            raise UserError(
-                f"{self._where}: {min(unknown)} is no option of Kafka's client\n{BY_NAME}"
-            )
-
     def error(self, texts: Sequence[str], request: str = "") -> RequestError:
         """An exception from the names of its classes and its message, with the right that the request
         lacks."""
@@ -284,6 +291,8 @@ class KafkaClient:
         left_ms = int((deadline - time.monotonic()) * 1000)
         if left_ms <= 0:
             raise Unanswered("no time left in this poll")
+        if self._refuses:
+            self._refuse_unknown()
         servers = self._servers(f"{TOPIC_LIST}: " if name == "names" else "")
         if self._requests is None:
             requests, self._opened = _compiled().newInstance(), servers
@@ -291,6 +300,16 @@ class KafkaClient:
             self._requests = requests
         sent = getattr(self._requests, name)(*arguments, min(left_ms, ATTEMPTS * self._timeout_ms))
         return Request(sent, self, self._stopping, name)
+
+    def _refuse_unknown(self) -> None:
+        """UserError for an option that no client of Kafka has."""
+        requests = _compiled().newInstance()
+        unknown = json.loads(requests.unknown(json.dumps(list(self._options))))
+        if unknown:
+            raise UserError(
+                f"{self._where}: {min(unknown)} is no option of Kafka's client\n{BY_NAME}"
+            )
+        self._refuses = False
 
     def _servers(self, asked: str = "") -> list[str]:
         """The servers that a client may have, which have answered as Kafka; Unanswered without any."""

@@ -53,6 +53,9 @@ class Place(NamedTuple):
         """Its name in the memory and in messages: no topic's name has a slash."""
         return f"{self.topic}/{self.partition}"
 
+    def __str__(self) -> str:
+        return self.text
+
     @classmethod
     def of_text(cls, text: str) -> Place:
         """The opposite of `text`."""
