@@ -109,6 +109,11 @@ class Report:
         self.skipped += len(mapped.skipped)
         self.problems += problems
 
+    def lack(self, about: str, names: Collection[str]) -> None:
+        """Things that the settings name and the cluster does not have."""
+        self.absent += len(names)
+        self.problems += [f"{about}{name}: does not exist" for name in sorted(names)]
+
     def fail(self, why: str, skipped: int) -> None:
         """Without an answer the poll leaves out everything."""
         self.answered = False

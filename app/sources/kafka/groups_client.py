@@ -17,7 +17,7 @@ import time
 from collections.abc import Collection, Container, Mapping, Sequence
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
-from app.config.kafka_topics import PATTERN
+from app.config.kafka_topics import named
 from app.sources.kafka.kafka_client import (
     KafkaClient,
     Request,
@@ -220,8 +220,7 @@ class GroupsClient:
         wanted = self._settings.wants_topic
         listed = {name for name in names if wanted(name)}
         known = {name for name in before if wanted(name)}
-        named = {name for name in self._settings.topics if not name.startswith(PATTERN)}
-        asked = sorted(listed | known | named)
+        asked = sorted(listed | known | named(self._settings.topics))
         values, errors = client.topics(asked, deadline).result(deadline)
         for number, name in enumerate(asked):
             error = errors.get(number)
@@ -264,7 +263,7 @@ class GroupsClient:
         wanted = self._settings.wants_group
         share_groups = {name for name, kind in answers.types.items() if kind == SHARE}
         turns = self._turns["group"]
-        every = {name for name in before if wanted(name)} | self._named() | listed
+        every = {name for name in before if wanted(name)} | named(self._settings.groups) | listed
         asked = turns.sorted(every - share_groups - {""})
         values, errors = client.committed(asked, deadline).result(deadline)
         for number, name in enumerate(asked):
@@ -333,16 +332,12 @@ class GroupsClient:
             answers.problems.append(f"the list of groups: lacks {unlisted[0]}, which has offsets")
             answers.listed = False
         if answers.listed:
-            named = self._named()
+            by_name = named(self._settings.groups)
             for name, offsets in answers.committed.items():
-                if not offsets and name in named - listed:
+                if not offsets and name in by_name - listed:
                     answers.states[name] = UNKNOWN
                 elif not offsets and name in listed and answers.types.get(name) != SHARE:
                     answers.states[name] = NO_OFFSET
-
-    def _named(self) -> set[str]:
-        """The groups that the settings name."""
-        return {name for name in self._settings.groups if not name.startswith(PATTERN)}
 
     def _places(self, answers: OffsetAnswers) -> list[Place]:
         """The partitions that have a leader, in their turns."""

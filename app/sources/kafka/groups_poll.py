@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
@@ -43,7 +43,7 @@ from app.sources.poll_records import Record
 from app.sources.polling import Begun, Polling, Report, Unanswered, noted
 from app.sources.ports import Unreachable
 from app.sources.turns import Turns
-from state.engine.globs import TOPICS, Source, matching
+from state.engine.globs import TOPICS, matching
 
 if TYPE_CHECKING:
     from app.config.settings import Settings
@@ -79,11 +79,11 @@ class GroupPoller(Polling[KafkaGroupsSettings, GroupsClient]):
         settings: KafkaGroupsSettings,
         spool_folder: Path | str,
         say: Callable[[str], None] | None = None,
-        own_quotas: Container[str] = (),
+        has_quota: Callable[[str], bool] = lambda _: False,
         client: GroupsClient | None = None,
         ticks: Ticks | None = None,
     ) -> None:
-        """`own_quotas` are the topics whose backlog quota is configured."""
+        """`has_quota` tells the topics whose backlog quota is configured."""
         super().__init__(
             settings, spool_folder, say, lambda stop: client or GroupsClient(settings, stop)
         )
@@ -94,7 +94,7 @@ class GroupPoller(Polling[KafkaGroupsSettings, GroupsClient]):
             settings.wants_group,
             settings.bytes_per_message,
             settings.retention_as_quota,
-            own_quotas,
+            has_quota,
         )
         self._since: dict[LogPosition, int] = {}
         """By position the poll that had it first."""
@@ -151,9 +151,8 @@ class GroupPoller(Polling[KafkaGroupsSettings, GroupsClient]):
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
         self._unchecked_ms = memory.last_poll_ms
         self._new = {g: s for g, s in mapped.groups.items() if states.get(g) != s}
-        report.absent = len(answers.absent)
         report.count(mapped, len(mapped.known.keys() - mapped.skipped), answers.problems)
-        report.problems += [f"topic {name}: does not exist" for name in sorted(answers.absent)]
+        report.lack("topic ", answers.absent)
         report.problems += mapped.problems
         return chain(mapped.changes, mapped.states)
 
@@ -261,29 +260,12 @@ def _is_compacted(answers: OffsetAnswers, place: Place) -> bool:
     return settings is None or "compact" in (settings.get("cleanup.policy") or "")
 
 
-class OwnQuotas(frozenset[str]):
-    """Topics with a configured backlog quota. Topics that match a pattern are included, but not
-    listed.
-    """
-
-    patterns: Sequence[Source] = ()
-
-    def __contains__(self, topic: object) -> bool:
-        return super().__contains__(topic) or bool(
-            self.patterns and matching(self.patterns, "topic", str(topic))
-        )
-
-
-def own_quotas(policies: Sequence[Mapping[str, Any]]) -> OwnQuotas:
-    """Topics with a configured backlog quota."""
-    named = [
-        (policy["scope"], policy["name"])
-        for policy in policies
-        if "backlog_quota" in policy["limits"]
-    ]
-    found = OwnQuotas(name for scope, name in named if scope == "topic")
-    found.patterns = [source for source in named if source[0] == TOPICS]
-    return found
+def own_quotas(policies: Sequence[Mapping[str, Any]]) -> Callable[[str], bool]:
+    """Whether a topic has a configured backlog quota, by its name or by a pattern."""
+    named = [(p["scope"], p["name"]) for p in policies if "backlog_quota" in p["limits"]]
+    names = {name for scope, name in named if scope == "topic"}
+    patterns = [source for source in named if source[0] == TOPICS]
+    return lambda topic: topic in names or bool(patterns and matching(patterns, "topic", topic))
 
 
 def check(feed: SourceSettings, folder: Path) -> None:

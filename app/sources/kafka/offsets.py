@@ -7,7 +7,7 @@ or a partition counts as deleted only if the answer that should have it is compl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
@@ -206,8 +206,8 @@ class OffsetRules:
     bytes_per_message: int | None = None
     """Replaces the mean of those that were read."""
     retention_as_quota: bool = True
-    own_quotas: Container[str] = ()
-    """Topics whose backlog quota is configured: it is not overridden."""
+    has_quota: Callable[[str], bool] = lambda _: False
+    """Whether the backlog quota of a topic is configured: it is not overridden."""
 
     def common(self, at_ms: int) -> Record:
         """What all records of a time have in common."""
@@ -311,7 +311,7 @@ class _OffsetMapping:
     def _limits(self, topic: str) -> dict[str, Any] | None:
         """The limits of a topic; empty where they are no longer recorded, None if unknown."""
         rules = self._rules
-        recorded = rules.retention_as_quota and topic not in rules.own_quotas
+        recorded = rules.retention_as_quota and not rules.has_quota(topic)
         if not recorded or topic in self._answers.gone or not rules.wants_topic(topic):
             return {}
         settings = self._answers.settings.get(topic)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.config.kafka_producers import WHERE, KafkaProducersSettings
+from app.config.kafka_topics import named
 from app.errors import UserError
 from app.sources.kafka import open_transactions
 from app.sources.kafka.kafka_client import answer_time_ms, deadline_in
@@ -90,7 +91,7 @@ class ProducerPoller(Polling[KafkaProducersSettings, ProducersClient]):
         if whole:
             extra[WHOLE] = answers.polled_ms
         mapped = map_answers(
-            answers, memory.topics, since_ms, extra[LAST], self._rules, owners, whole
+            answers, memory.topics, since_ms, extra[LAST], self._rules, owners.of, whole
         )
         memory.topics = dict(mapped.known)
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
@@ -98,6 +99,7 @@ class ProducerPoller(Polling[KafkaProducersSettings, ProducersClient]):
         self._keep_rows("producer_id_live", mapped.rows)
         self._transactions(answers, owners, whole, begun.deadline)
         report.count(mapped, len(answers.states), answers.problems)
+        report.lack("topic ", named(self._settings.topics) - answers.names - mapped.gone)
         if mapped.unknown and not self._unknown:
             self._say(
                 f"{self.title}: {mapped.unknown} of {mapped.ids} live producer ids have no owner and "
@@ -149,7 +151,7 @@ class ProducerPoller(Polling[KafkaProducersSettings, ProducersClient]):
         owners = self._owners(answers, deadline)
         if answers.problems:
             raise UserError(f"{answers.problems[0]}\n{HINT}")
-        found = map_answers(answers, {}, None, None, self._rules, owners)
+        found = map_answers(answers, {}, None, None, self._rules, owners.of)
         return (
             f"{len(answers.states)} partitions, {found.ids} live producer ids, "
             f"{found.unknown} of them without an owner"

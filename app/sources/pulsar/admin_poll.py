@@ -265,8 +265,7 @@ class AdminPoller(Polling[PulsarAdminSettings, AdminClient]):
             elif before is not None:
                 report.gone += 1
             else:
-                report.absent += 1
-                mapped.problems.append("does not exist")
+                report.lack("", [topic])
             report.problems += [f"{topic}: {text}" for text in mapped.problems]
             memory.take(topic, mapped.known, mapped.policies, poll["polled_ms"])
             records += mapped.records

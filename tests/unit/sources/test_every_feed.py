@@ -47,6 +47,8 @@ class Site:
         self.failing: dict[str, str] = {}
         """By thing a key of WHY."""
         self.away = False
+        self.wanted: list[str] = []
+        """Those that the settings name."""
         self.most = 99
         """Things that are answered in the time of a poll."""
 
@@ -125,7 +127,7 @@ class Reply:
 
 class Groups(Kafka):
     def made(self) -> AnyPolling:
-        return GroupPoller(groups.settings(publish_times=False), self.folder)
+        return GroupPoller(groups.settings(publish_times=False, topics=self.wanted), self.folder)
 
     def known(self, one: AnyPolling) -> set[str]:
         return {text.partition("/")[0] for text in one.spool.memory.topics}
@@ -134,7 +136,7 @@ class Groups(Kafka):
 class Producers(Kafka):
     def made(self) -> AnyPolling:
         tables: Any = Tables()
-        return ProducerPoller(KafkaProducersSettings(), {}, self.folder, tables)
+        return ProducerPoller(KafkaProducersSettings(topics=self.wanted), {}, self.folder, tables)
 
     def known(self, one: AnyPolling) -> set[str]:
         return {name for name, topic in one.spool.memory.topics.items() if topic.parts is not None}
@@ -163,10 +165,14 @@ class Pulsar(Site):
         self._make, self._asked = make, 0
 
     def made(self) -> AnyPolling:
-        return AdminPoller(self._make(threads=1), self.folder)
+        return AdminPoller(self._make(threads=1, **self._named()), self.folder)
 
     def known(self, one: AnyPolling) -> set[str]:
         return {name.rpartition("/")[2] for name in one.spool.memory.topics}
+
+    def _named(self) -> dict[str, Any]:
+        names = [f"persistent://public/n1/{name}" for name in self.wanted]
+        return {"topics": names, "namespaces": []} if names else {}
 
     def get(self, path: str) -> Any:
         if self.away:
@@ -180,7 +186,11 @@ class Pulsar(Site):
         self._asked += document == "internalStats"
         if name in self.failing or self._asked > self.most:
             raise Unanswered(WHY[self.failing.get(name, "silent")].text)
-        of = {"internalStats": internal, "internal-info": info}
+        of = {
+            "internalStats": internal,
+            "internal-info": info,
+            "partitions": lambda: {"partitions": 0},
+        }
         return of.get(document, stats)()
 
 
@@ -319,6 +329,19 @@ def test_a_poll_that_cannot_be_written_is_made_by_the_next_one(
     assert (told(one), site.known(one)) == ((1, 0, 1), {"a"})
     if not isinstance(site, Quotas | Producers):  # whose records are of other kinds
         assert set(deletions(site.folder)) == {"b"}
+
+
+@one_by_one
+def test_what_is_named_and_not_there_is_told_by_every_poll(
+    site: Site, polls: Callable[[int], AnyPolling]
+) -> None:
+    site.there, site.wanted = {"a"}, ["a", "z"]
+    for second, numbers in enumerate([(1, 0, 0), (1, 0, 0), (2, 0, 0), (1, 0, 1)]):
+        site.there = {"a", "z"} if second == 2 else {"a"}
+        one = polls(second)
+        # what goes is gone once before it is absent
+        absent = [text for text in one.last.problems if text.endswith("z: does not exist")]
+        assert (told(one), len(absent), one.last.absent) == (numbers, *2 * [int(second < 2)])
 
 
 @one_by_one

@@ -44,7 +44,10 @@ def test_polls_go_to_the_folder_that_is_read(
 
 
 def test_configured_quotas_stay(tmp_path: Path) -> None:
-    assert groups_poll.own_quotas(POLICIES) == {"orders"}
+    pattern = {"scope": "topics", "name": "pay-*", "limits": QUOTA}
+    has_quota = groups_poll.own_quotas([*POLICIES, pattern])
+    topics = ["orders", "other", "*", "pay-in", "repay-in"]
+    assert [name for name in topics if has_quota(name)] == ["orders", "pay-in"]
 
 
 @pytest.mark.parametrize(
