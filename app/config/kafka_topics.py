@@ -70,11 +70,6 @@ class ChosenTopics(Model):
         return chosen(name, [each for each in self.topics if each.lstrip(PATTERN)[:2] == INTERNAL])
 
 
-def named(wanted: list[str]) -> set[str]:
-    """The names among names and patterns."""
-    return {each for each in wanted if not each.startswith(PATTERN)}
-
-
 def chosen(name: str, wanted: list[str]) -> bool:
     """Whether a name matches one of some names and patterns."""
     return any(

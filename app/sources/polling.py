@@ -53,20 +53,6 @@ MOST_OF_PROBLEM = 1000
 """Characters of a problem in the record of its poll."""
 
 
-class Mapped(Protocol):
-    """What the mapping of answers leaves out, and what no longer exists."""
-
-    @property
-    def gone(self) -> Collection[Any]:
-        """Things of an earlier poll that no longer exist."""
-        ...
-
-    @property
-    def skipped(self) -> Collection[Any]:
-        """Things that this poll leaves out."""
-        ...
-
-
 @dataclass
 class Report:
     """The result of one poll."""
@@ -102,11 +88,11 @@ class Report:
         rest = [f"  and {more} more"] if more > 0 else []
         return "\n".join([self.heading(), *(f"  {text}" for text in self.problems[:SHOWN]), *rest])
 
-    def count(self, mapped: Mapped, polled: int, problems: Iterable[str]) -> None:
-        """What the answers to a poll, or to a part of it, have and lack."""
-        self.polled += polled
-        self.gone += len(mapped.gone)
-        self.skipped += len(mapped.skipped)
+    def count(
+        self, polled: int, skipped: Collection[Any], gone: Collection[Any], problems: Iterable[str]
+    ) -> None:
+        """What the answers to a poll have and lack."""
+        self.polled, self.skipped, self.gone = polled, len(skipped), len(gone)
         self.problems += problems
 
     def lack(self, about: str, names: Collection[str]) -> None:
@@ -270,17 +256,20 @@ class Polling(ABC, Generic[S, C]):
                 self._failed(error)
             due = max(due, int((time.monotonic() - start) / interval)) + 1
             until = start + due * interval
-            tick_ms = self._tick_ms()
-            if tick_ms is not None:
-                # On the wall clock, as the records are.
-                left = tick_ms / 1000 - time.time()
-                if left < until - time.monotonic() and not stop.wait(left):
-                    try:
-                        self._tick(int(time.time() * 1000))
-                    except Exception as error:  # noqa: BLE001 - as above
-                        self._failed(error)
+            self._tick_before(until, stop)
             stop.wait(until - time.monotonic())
         self.close()
+
+    def _tick_before(self, until: float, stop: threading.Event) -> None:
+        """Write a tick if one is due before the next poll."""
+        tick_ms = self._tick_ms()
+        # On the wall clock, as the records are.
+        left = None if tick_ms is None else tick_ms / 1000 - time.time()
+        if left is not None and left < until - time.monotonic() and not stop.wait(left):
+            try:
+                self._tick(int(time.time() * 1000))
+            except Exception as error:  # noqa: BLE001 - as above
+                self._failed(error)
 
     def _tick_ms(self) -> int | None:
         """When the clocks of the jobs are to be moved, if no poll does it before; None for never."""

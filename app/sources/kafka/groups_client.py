@@ -17,13 +17,13 @@ import time
 from collections.abc import Collection, Container, Mapping, Sequence
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
-from app.config.kafka_topics import named
 from app.sources.kafka.kafka_client import (
     KafkaClient,
     Request,
     RequestError,
     answer_time_ms,
     deadline_in,
+    named,
 )
 from app.sources.kafka.offsets import (
     DEAD,

@@ -151,7 +151,8 @@ class GroupPoller(Polling[KafkaGroupsSettings, GroupsClient]):
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
         self._unchecked_ms = memory.last_poll_ms
         self._new = {g: s for g, s in mapped.groups.items() if states.get(g) != s}
-        report.count(mapped, len(mapped.known.keys() - mapped.skipped), answers.problems)
+        polled = len(mapped.known.keys() - mapped.skipped)
+        report.count(polled, mapped.skipped, mapped.gone, answers.problems)
         report.lack("topic ", answers.absent)
         report.problems += mapped.problems
         return chain(mapped.changes, mapped.states)
@@ -206,17 +207,7 @@ class GroupPoller(Polling[KafkaGroupsSettings, GroupsClient]):
     def _read(self, answers: OffsetAnswers, deadline: float) -> None:
         """Add the records at the groups' positions, read where they are not known yet."""
         wanted = answers.positions()
-        kept = {}
-        for position in wanted & self._oldest.keys():
-            topic_id, end, oldest = self._oldest[position]
-            place = position.place
-            same = topic_id == answers.topics[place.topic].id and answers.logs[place].end >= end
-            # Where only marks of transactions were found, there may be a record by now; one of an open
-            # transaction may be aborted.
-            stands = oldest.messages and not oldest.blocked
-            if same and (stands or answers.logs[place].end == end):
-                kept[position] = self._oldest[position]
-
+        kept = self._standing(answers, wanted)
         self._since = {p: self._since.get(p, self._turns.polls) for p in wanted}
 
         def turn(position: LogPosition) -> tuple[int, int, LogPosition]:
@@ -244,6 +235,22 @@ class GroupPoller(Polling[KafkaGroupsSettings, GroupsClient]):
             )
             for position, (_, end, oldest) in kept.items()
         }
+
+    def _standing(
+        self, answers: OffsetAnswers, wanted: set[LogPosition]
+    ) -> dict[LogPosition, tuple[str | None, int, Oldest]]:
+        """What was read before and still stands at positions."""
+        kept = {}
+        for position in wanted & self._oldest.keys():
+            topic_id, end, oldest = self._oldest[position]
+            place = position.place
+            same = topic_id == answers.topics[place.topic].id and answers.logs[place].end >= end
+            # Where only marks of transactions were found, there may be a record by now; one of an open
+            # transaction may be aborted.
+            stands = oldest.messages and not oldest.blocked
+            if same and (stands or answers.logs[place].end == end):
+                kept[position] = self._oldest[position]
+        return kept
 
     def _ended(self, report: Report) -> None:
         """Groups that have no offset at all are said once each."""

@@ -18,6 +18,7 @@ from importlib import resources
 from typing import Any, Literal, NamedTuple, TypeVar
 
 from app.config.base import Polled
+from app.config.kafka_topics import PATTERN
 from app.errors import UserError
 from app.jars import KAFKA_CLIENT, OF_KAFKA_CLIENT, client_jar
 from app.jvm import driver_jvm
@@ -418,6 +419,11 @@ def _lists(items: Collection[Any], most: int) -> str:
     """The items as JSON in lists, each of a request."""
     every = list(items)
     return json.dumps([every[at : at + most] for at in range(0, len(every), most)])
+
+
+def named(wanted: Collection[str]) -> set[str]:
+    """The names among the names and patterns of a section."""
+    return {each for each in wanted if not each.startswith(PATTERN)}
 
 
 def deadline_in(seconds: float) -> float:

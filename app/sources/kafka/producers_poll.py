@@ -9,10 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app.config.kafka_producers import WHERE, KafkaProducersSettings
-from app.config.kafka_topics import named
 from app.errors import UserError
 from app.sources.kafka import open_transactions
-from app.sources.kafka.kafka_client import answer_time_ms, deadline_in
+from app.sources.kafka.kafka_client import answer_time_ms, deadline_in, named
 from app.sources.kafka.kafka_probe import of_client, require
 from app.sources.kafka.live_tables import TABLES, LiveTables
 from app.sources.kafka.offsets import Place
@@ -98,7 +97,7 @@ class ProducerPoller(Polling[KafkaProducersSettings, ProducersClient]):
         extra[LAST] = mapped.last
         self._keep_rows("producer_id_live", mapped.rows)
         self._transactions(answers, owners, whole, begun.deadline)
-        report.count(mapped, len(answers.states), answers.problems)
+        report.count(len(answers.states), mapped.skipped, mapped.gone, answers.problems)
         report.lack("topic ", named(self._settings.topics) - answers.names - mapped.gone)
         if mapped.unknown and not self._unknown:
             self._say(

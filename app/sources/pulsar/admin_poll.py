@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from app.config.pulsar_admin import WHERE, PulsarAdminSettings
@@ -45,15 +45,8 @@ PORTION, PORTION_S = 100, 5.0
 HINT = "url, token, ca_file, timeout_ms, namespaces, topics and policies decide this"
 
 Poll = dict[str, Any]
-T = TypeVar("T")
-
-
-class Each(Protocol):
-    """Calls a function for every item, perhaps several at once; the answers in their order."""
-
-    def __call__(self, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
-        """The answers."""
-        ...
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
+"""Calls a function for every item, perhaps several at once; the answers in their order."""
 
 
 @dataclass
@@ -112,7 +105,7 @@ class AdminPoller(Polling[PulsarAdminSettings, AdminClient]):
     def _poll(self, begun: Begun, report: Report) -> Iterable[Record]:
         with ThreadPoolExecutor(self._settings.threads, "pulsar_admin") as pool:
 
-            def each(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+            def each(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
                 try:
                     return list(pool.map(function, items))
                 except BaseException:
