@@ -253,7 +253,8 @@ class KafkaClient:
             "fetch.max.wait.ms": "100",
         }
         asked = [[*place, offset, end] for place, offset, end in positions]
-        reader = self._made("reader", json.dumps(options), json.dumps(asked), records, size, most)
+        given = json.dumps(options), json.dumps(asked), records, size, most
+        reader = self._made_with(_compiled().newInstance(), "reader", *given)
         left = len(asked)
         try:
             while left and not self._stopping.is_set() and time.monotonic() < deadline:
@@ -324,9 +325,6 @@ class KafkaClient:
         if self._knock.wrong & set(self._opened):
             self.close()
         return found
-
-    def _made(self, name: str, *arguments: Any) -> Any:
-        return self._made_with(_compiled().newInstance(), name, *arguments)
 
     def _made_with(self, requests: Any, name: str, *arguments: Any) -> Any:
         from py4j.protocol import Py4JJavaError

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote_plus
@@ -43,6 +44,7 @@ PERSISTED = 10_000
 """Acknowledged ranges of a cursor that a broker persists: `managedLedgerMaxUnackedRangesToPersist`."""
 MOST_RANGES = 1_000_000
 """Of a cursor, cut at ledgers: overlapping ones would be as many as ranges times ledgers."""
+K = TypeVar("K")
 T = TypeVar("T", list[Any], dict[str, Any])
 
 
@@ -134,8 +136,10 @@ class _TopicMapping:
                 policy_record(FEED, self._names.cluster, self._at, text, broker)
             )
         if poll.get("gone") is True:
-            self._gone()
-            known = None
+            known, before = None, self._before
+            self._lost("ledger_deleted", before.ledgers, lambda number: {"ledger_id": number})
+            self._lost("cursor_deleted", before.cursors, lambda name: {"subscription": name})
+            self._lost("producer_closed", before.producers, _producer)
         else:
             known = PolledTopic(
                 self._broker,
@@ -183,7 +187,12 @@ class _TopicMapping:
             number = _last_ledger(internal)
             found.append(number)
             self._state("ledger_state", ledger_id=number, ledger_entries=0, ledger_bytes=0)
-        return self._without("ledger", self._before.ledgers, tuple(found), whole)
+        there = set(found)
+        lost = [number for number in self._before.ledgers if number not in there]
+        return (
+            *self._lost("ledger_deleted", lost, lambda number: {"ledger_id": number}, whole),
+            *found,
+        )
 
     def _listed(
         self, listed: list[Any], internal: dict[str, Any], info: dict[str, Any]
@@ -271,9 +280,11 @@ class _TopicMapping:
                 "stats.subscriptions",
                 f"has no durability of {', '.join(unknown)}; left out",
             )
-        for name in before:
-            if name not in names:
-                self._deletion("cursor_deleted", subscription=name)
+        self._lost(
+            "cursor_deleted",
+            [name for name in before if name not in names],
+            lambda name: {"subscription": name},
+        )
         return found
 
     def _acked(self, cursor: dict[str, Any], place: str) -> str | None:
@@ -357,46 +368,24 @@ class _TopicMapping:
             name = shown.get("producerName")
             found[address, number] = Producer(address, number, name if is_text(name) else None)
         old = {producer[:2] for producer in before}
-        kept = []
-        for producer in before:
-            if producer[:2] in found:
-                continue
-            if whole:
-                self._deletion("producer_closed", **_producer(producer))
-            else:
-                kept.append(producer)
+        lost = [producer for producer in before if producer[:2] not in found]
         for key, producer in found.items():
             if key not in old:
                 self._state("producer_created", **_producer(producer))
-        return (*found.values(), *kept)
+        return (*found.values(), *self._lost("producer_closed", lost, _producer, whole))
 
     # Records
 
-    def _gone(self) -> None:
-        for ledger in self._before.ledgers:
-            self._deletion("ledger_deleted", ledger_id=ledger)
-        for cursor in self._before.cursors:
-            self._deletion("cursor_deleted", subscription=cursor)
-        for producer in self._before.producers:
-            self._deletion("producer_closed", **_producer(producer))
-
-    def _without(
-        self, kind: str, before: tuple[int, ...], found: tuple[int, ...], whole: bool
-    ) -> tuple[int, ...]:
-        """What is known now; what a complete list lacks is recorded as gone."""
-        missing = [number for number in before if number not in set(found)]
-        if not whole:
-            return (*missing, *found)
-        for number in missing:
-            self._deletion(f"{kind}_deleted", **{f"{kind}_id": number})
-        return found
+    def _lost(
+        self, kind: str, lost: Iterable[K], columns: Callable[[K], Record], whole: bool = True
+    ) -> Iterable[K]:
+        """What a list lacks of what was known: gone if the list is complete, else still known."""
+        self._deletions += [self._record(kind, **columns(each)) for each in lost if whole]
+        return () if whole else lost
 
     def _record(self, kind: str, **columns: Any) -> Record:
         shared = common(FEED, self._names.cluster, self._broker, self._at)
         return plain({"event_type": kind, **shared, "topic": self._topic, **columns})
-
-    def _deletion(self, kind: str, **columns: Any) -> None:
-        self._deletions.append(self._record(kind, **columns))
 
     def _state(self, kind: str, **columns: Any) -> None:
         self._states.append(self._record(kind, **columns))
@@ -449,7 +438,7 @@ def _last_ledger(internal: dict[str, Any]) -> int:
     return next(iter(numbers), 0)
 
 
-def _producer(producer: Producer) -> dict[str, Any]:
+def _producer(producer: Producer) -> Record:
     return {
         "cnx_id": producer.address,
         "producer_id": producer.number,

@@ -253,13 +253,13 @@ class AdminPoller(Polling[PulsarAdminSettings, AdminClient]):
             if mapped is None:
                 report.skipped += 1
                 continue
+            report.problems += [f"{topic}: {text}" for text in mapped.problems]
             if "gone" not in poll:
                 report.polled += 1
             elif before is not None:
                 report.gone += 1
             else:
                 report.lack("", [topic])
-            report.problems += [f"{topic}: {text}" for text in mapped.problems]
             memory.take(topic, mapped.known, mapped.policies, poll["polled_ms"])
             records += mapped.records
         return records

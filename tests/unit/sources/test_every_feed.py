@@ -308,27 +308,33 @@ def test_a_clock_that_goes_back_loses_no_poll(
     assert len(read) == len(set(read)) == 4
 
 
-def test_a_poll_that_cannot_be_written_is_made_by_the_next_one(
-    site: Site, polls: Callable[[int], AnyPolling], monkeypatch: pytest.MonkeyPatch
+def test_a_poll_that_fails_half_way_is_made_by_the_next_one(
+    site: Site,
+    polls: Callable[[int], AnyPolling],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    """Behind the answers, or in writing them: what the memory of the process has by then is not kept."""
     site.there = {"a", "b"}
     seen = site.known(polls(0))
-    site.there = {"a"}
-    real, full = Spool.commit, [True]
+    kind, error = type(polls(1)), OSError(28, "No space left on device")
+    for of, name, gone in ((kind, "_poll", "b"), (Spool, "commit", "a")):
+        real, failing = getattr(of, name), [True]
 
-    def commit(self: Spool, at_ms: int, given: Any) -> Any:
-        if full.pop() if full else False:
-            list(given)  # the memory of this process is beyond that of the folder
-            raise OSError(28, "No space left on device")
-        return real(self, at_ms, given)
+        def half(*given: Any, real: Any = real, failing: Any = failing) -> Any:
+            done = list(real(*given)) if real.__name__ == "_poll" else list(given[-1])
+            if failing and failing.pop():
+                raise error
+            return done if real.__name__ == "_poll" else real(*given[:-1], done)
 
-    monkeypatch.setattr(Spool, "commit", commit)
-    one = polls(1)
-    assert (one.last.answered, site.known(one)) == (False, seen)
-    one = polls(2)
-    assert (told(one), site.known(one)) == ((1, 0, 1), {"a"})
-    if not isinstance(site, Quotas | Producers):  # whose records are of other kinds
-        assert set(deletions(site.folder)) == {"b"}
+        monkeypatch.setattr(of, name, half)
+        site.there -= {gone}
+        one = polls(2)
+        assert (one.last.answered, site.known(one)) == (False, seen)
+        one = polls(3)
+        seen = site.known(one)
+        assert (told(one), seen) == ((len(site.there), 0, 1), site.there)
+        if not isinstance(site, Quotas | Producers):  # whose records are of other kinds
+            assert deletions(site.folder)[-1] == gone
 
 
 @one_by_one
