@@ -243,9 +243,7 @@ class _TopicMapping:
             return before
         subscriptions = self._part(stats, "stats", "subscriptions", dict)
         transactions = count(stats.get("ongoingTxnCount")) or 0
-        found: dict[str, bool] = {}
-        unknown: list[str] = []
-        names: set[str] = set()
+        found, unknown, names = dict[str, bool](), list[str](), set[str]()
         for raw, cursor in listed.items():
             place = f"internal.cursors[{raw!r}]"
             name = cursor_name(raw, subscriptions or {})
@@ -262,19 +260,7 @@ class _TopicMapping:
                 unknown.append(name)
             else:
                 found[name] = durable
-            places = self._positions(cursor, place)
-            if not places or durable is None:
-                continue
-            self._state(
-                "cursor_state",
-                subscription=name,
-                durable=durable,
-                **places,
-                publish_time_ms=time_in(shown, "earliestMsgPublishTimeInBacklog"),
-                acked_ranges=self._acked(cursor, place),
-                expired_messages=count_in(shown, "totalMsgExpired"),
-                remarks=_remarks(shown, cursor, transactions, self._persisted),
-            )
+            self._cursor(name, durable, cursor, shown, place, transactions)
         if unknown:
             self._problem(
                 "stats.subscriptions",
@@ -286,6 +272,28 @@ class _TopicMapping:
             lambda name: {"subscription": name},
         )
         return found
+
+    def _cursor(
+        self,
+        name: str,
+        durable: bool | None,
+        cursor: Any,
+        shown: Any,
+        place: str,
+        transactions: int,
+    ) -> None:
+        places = self._positions(cursor, place)
+        if places and durable is not None:
+            self._state(
+                "cursor_state",
+                subscription=name,
+                durable=durable,
+                **places,
+                publish_time_ms=time_in(shown, "earliestMsgPublishTimeInBacklog"),
+                acked_ranges=self._acked(cursor, place),
+                expired_messages=count_in(shown, "totalMsgExpired"),
+                remarks=_remarks(shown, cursor, transactions, self._persisted),
+            )
 
     def _acked(self, cursor: dict[str, Any], place: str) -> str | None:
         """The entries that a cursor has acknowledged one by one; None where it does not say."""
