@@ -39,7 +39,9 @@ def _take_polls(old: Path | None, new: Path | None, end: str) -> None:
     unfinished, read = durable.unfinished(new / SPOOL), checkpoints.offset_of(end)
     shutil.rmtree(unfinished, ignore_errors=True)
     shutil.copytree(
-        old / SPOOL, unfinished, ignore=lambda folder, names: read_of(Path(folder), names, read)
+        old / SPOOL,
+        unfinished,
+        ignore=lambda folder, names: read_of(Path(folder).parent.name, names, read),
     )
     unfinished.replace(new / SPOOL)
 

@@ -13,14 +13,14 @@ from app import folders, http, sources
 from app.engine import throttle_publisher
 from app.errors import UserError
 from app.setup.check import Check, checked
-from app.sources.kafka import kafka_probe, quotas_source
+from app.sources.kafka import kafka_probe, quotas_poll
 from app.sources.kafka.kafka_client import KafkaClient, deadline_in
 from app.sources.kafka.kafka_probe import TIMEOUT_S
 from app.sources.kafka.kafka_records import chosen
 from app.sources.kafka.offsets import Place
 from app.sources.polling import Unanswered
 from app.sources.ports import Unreachable, knock
-from app.sources.pulsar import admin_source, topic_client
+from app.sources.pulsar import topic_client
 from app.tables import manifest, writable
 
 if TYPE_CHECKING:
@@ -78,21 +78,18 @@ def _sources(settings: Settings) -> Iterator[Check]:
 
 
 def _source(feed: SourceSettings, warehouse: Location) -> str:
-    if feed.format == "pulsar_admin":
-        note = admin_source.answer(feed, warehouse)
-        if feed.path is None:
-            return "; ".join(filter(None, ["pulsar_admin answers", note]))
-    else:
-        sources.check(feed, warehouse)
+    note = sources.check(feed, warehouse)
     if feed.format == "kafka_quotas":
-        return "; ".join(filter(None, ["kafka_quotas answers", quotas_source.measured(feed)]))
+        note = quotas_poll.measured(feed)
     if feed.format in ("kafka", "kafka_messages"):
         return _kafka(feed.reader_options())
     if feed.format in ("pulsar", "pulsar_messages"):
         return _pulsar(feed.reader_options())
     if feed.format == "files":
         return _files(str(feed.path))
-    return f"{feed.format} answers" if feed.path is None else f"{feed.path} can be read"
+    if feed.path is not None:
+        return f"{feed.path} can be read"
+    return "; ".join(filter(None, [f"{feed.format} answers", note]))
 
 
 def _files(path: str) -> str:

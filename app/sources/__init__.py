@@ -4,7 +4,8 @@ Imports `app.contract`, `app.tables` and `app.config`.
 A source is a module with two functions. `check(feed, warehouse)` raises a UserError, before Spark
 starts, for a feed that cannot be read; `read(reader, feed, warehouse)` returns the records of a
 stream reader. `feed` is one section on the source, `warehouse` the location of the
-tables. The module of a polled feed has `poller(settings, feed, say)` in place of `read`: the polls
+tables. The module of a polled feed has `check(feed, folder)`, which returns what is worth a note, and
+in place of `read` its `poller(settings, feed, folder, say)`, a `polling.Polling`: the polls
 of all feeds are read by `poll_stream`, beside the one source that is streamed. A source whose
 `check` compares with earlier runs also has `claim(feed, warehouse)`, which records what a run begins
 to read; one that leaves something out has `notes(feed)`, which says so. One that gives some
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from app.config.location import Location
     from app.config.settings import Settings
     from app.config.source import SourceSettings
-    from app.sources.polling import Polling
+    from app.sources.polling import AnyPolling
     from app.sources.raw import Raw
 
 __all__ = [
@@ -49,13 +50,13 @@ FORMATS = {
     "delta": "app.sources.files.delta_table",
     "files": "app.sources.files.line_files",
     "kafka": "app.sources.kafka.kafka_records",
-    "kafka_groups": "app.sources.kafka.groups_source",
+    "kafka_groups": "app.sources.kafka.groups_poll",
     "kafka_logs": "app.sources.kafka.broker_logs",
     "kafka_messages": "app.sources.kafka.kafka_messages",
-    "kafka_producers": "app.sources.kafka.producers_source",
-    "kafka_quotas": "app.sources.kafka.quotas_source",
+    "kafka_producers": "app.sources.kafka.producers_poll",
+    "kafka_quotas": "app.sources.kafka.quotas_poll",
     "pulsar": "app.sources.pulsar.pulsar_records",
-    "pulsar_admin": "app.sources.pulsar.admin_source",
+    "pulsar_admin": "app.sources.pulsar.admin_poll",
     "pulsar_messages": "app.sources.pulsar.pulsar_messages",
 }
 """The module of each format; an archive comes before a configured one."""
@@ -68,9 +69,17 @@ def _module(feed: SourceSettings) -> ModuleType:
     return import_module(FORMATS[feed.format])
 
 
-def check(feed: SourceSettings, warehouse: Location) -> None:
-    """UserError for a feed that cannot be read, with the remedy."""
-    _module(feed).check(feed, warehouse)
+def check(feed: SourceSettings, warehouse: Location) -> str | None:
+    """UserError for a feed that cannot be read, with the remedy; returns a note about one that is
+    polled.
+    """
+    module = _module(feed)
+    if hasattr(module, "poller"):
+        from app.sources import polled
+
+        return polled.check(module, feed, warehouse)
+    module.check(feed, warehouse)
+    return None
 
 
 def check_all(settings: Settings) -> None:
@@ -125,9 +134,12 @@ def keep_polling(
 
 def poller(
     settings: Settings, feed: SourceSettings, say: Callable[[str], None] | None = None
-) -> Polling:
+) -> AnyPolling:
     """The poller of a polled feed."""
-    made: Polling = _module(feed).poller(settings, feed, say)
+    from app.sources import polled
+
+    folder = polled.spool_folder(feed, settings.location)
+    made: AnyPolling = _module(feed).poller(settings, feed, folder, say)
     return made
 
 

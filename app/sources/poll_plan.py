@@ -215,13 +215,7 @@ def needed(
     except (UserError, OSError, ValueError):
         return set(names)
     found = {path.rsplit("/", 1)[1] for batch in open_batches for path in batch.get(FILES, ())}
-    for end in read:
-        at_ms, seq = end.get(POSITIONS, {}).get(folder, (-1, -1))
-        for name in names:
-            number = _NAME.fullmatch(name)
-            if number is None or int(number[1]) > at_ms or int(number[2]) > seq:
-                found.add(name)
-    return found
+    return found.union(*(set(names) - read_of(folder, names, end) for end in read))
 
 
 def _is_new(file: PollFile, positions: dict[str, tuple[int, int]]) -> bool:
@@ -232,18 +226,11 @@ def _is_new(file: PollFile, positions: dict[str, tuple[int, int]]) -> bool:
     return file.at_ms > at_ms or file.seq > seq
 
 
-def read_of(folder: Path, names: Iterable[str], end: Document) -> set[str]:
+def read_of(folder: str, names: Iterable[str], end: Document) -> set[str]:
     """Of the names in a feed's folder, those of files that a query has read at an offset."""
+    at_ms, seq = end.get(POSITIONS, {}).get(folder, (-1, -1))
     found = ((name, _NAME.fullmatch(name)) for name in names)
-    positions = {name: tuple(read) for name, read in end.get(POSITIONS, {}).items()}
-    return {
-        name
-        for name, number in found
-        if number
-        and not _is_new(
-            PollFile(int(number[1]), int(number[2]), str(folder / name), 0, 0), positions
-        )
-    }
+    return {name for name, of in found if of and int(of[1]) <= at_ms and int(of[2]) <= seq}
 
 
 def _within(files: Sequence[PollFile], most: int | None) -> list[PollFile]:

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
@@ -22,7 +23,7 @@ from app.threads import working
 if TYPE_CHECKING:
     from app.config.location import Location
     from app.config.source import SourceSettings
-    from app.sources.polling import Polling
+    from app.sources.polling import AnyPolling
 
 APART_S = 0.25
 """Time between the first polls of two feeds: together they would need all cores and the memory of
@@ -33,7 +34,7 @@ SPOOL = "_weir/polls"
 
 @contextmanager
 def polling(
-    pollers: Sequence[Polling], endless: bool, say: Callable[[str], None] | None = None
+    pollers: Sequence[AnyPolling], endless: bool, say: Callable[[str], None] | None = None
 ) -> Iterator[None]:
     """Poll while the body runs; each once before it if the run has an end."""
     if not endless:
@@ -52,7 +53,7 @@ def polling(
         yield
 
 
-def _once(poller: Polling) -> None:
+def _once(poller: AnyPolling) -> None:
     try:
         poller.poll_once(int(time.time() * 1000))
     finally:
@@ -65,13 +66,15 @@ def spool_folder(feed: SourceSettings, warehouse: Location) -> Path:
     return _root(feed, warehouse) / name
 
 
-def refuse_path(feed: SourceSettings) -> None:
-    """UserError for a path, which a feed that polls does not read."""
+def check(module: ModuleType, feed: SourceSettings, warehouse: Location) -> str | None:
+    """UserError for a feed that cannot be polled; returns what is worth a note."""
     if feed.path is not None:
         raise UserError(
             f"source.path: format {feed.format} polls a cluster and reads no path\n"
             "the files of polls that were made before are read with format files"
         )
+    note: str | None = module.check(feed, spool_folder(feed, warehouse))
+    return note
 
 
 def roots(feeds: Sequence[SourceSettings], warehouse: Location) -> list[Path]:

@@ -6,16 +6,17 @@ import sys
 import threading
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 from app.config.base import Polled
 from app.errors import UserError, reason
 from app.sources.lasting import SHOWN, Problems
-from app.sources.pulsar.admin_documents import Record
+from app.sources.poll_records import Record, common
 from app.sources.spool import Spool, none_of
 from app.terminal.printable import printable, say
 from app.terminal.secrets import without_secrets
@@ -87,6 +88,18 @@ class Report:
         rest = [f"  and {more} more"] if more > 0 else []
         return "\n".join([self.heading(), *(f"  {text}" for text in self.problems[:SHOWN]), *rest])
 
+    def count(
+        self, polled: int, skipped: Collection[Any], gone: Collection[Any], problems: Iterable[str]
+    ) -> None:
+        """What the answers to a poll have and lack."""
+        self.polled, self.skipped, self.gone = polled, len(skipped), len(gone)
+        self.problems += problems
+
+    def lack(self, about: str, names: Collection[str]) -> None:
+        """Things that the settings name and the cluster does not have."""
+        self.absent += len(names)
+        self.problems += [f"{about}{name}: does not exist" for name in sorted(names)]
+
     def fail(self, why: str, skipped: int) -> None:
         """Without an answer the poll leaves out everything."""
         self.answered = False
@@ -113,28 +126,51 @@ class Begun:
         return self.now_ms + int((time.monotonic() - self.at_s) * 1000)
 
 
-class Polling(ABC):
-    """Polls at an interval into a folder, one file per poll; the base of the polled feeds."""
+class Client(Protocol):
+    """What asks one cluster."""
+
+    def close(self) -> None:
+        """End it; the next request may open another."""
+        ...
+
+
+S = TypeVar("S", bound=Polled)
+C = TypeVar("C", bound=Client)
+
+
+class Polling(ABC, Generic[S, C]):
+    """Polls at an interval into a folder, one file per poll; the base of the polled feeds.
+
+    A feed declares its names, what is remembered of a thing between two polls (`kept`), and its
+    client, and has `_poll`: it asks, maps the answers to records, and counts them in the report.
+    """
 
     feed: str
     where: str
     """The settings' place in the configuration."""
     what = "topics"
     """What reports count."""
+    kept: Any = dict[str, Any]
+    """The type of what is remembered of a thing."""
 
     def __init__(
-        self, settings: Polled, spool: Spool, say: Callable[[str], None] | None = None
+        self,
+        settings: S,
+        folder: Path | str,
+        say: Callable[[str], None] | None,
+        client: Callable[[threading.Event], C],
     ) -> None:
-        self.title = f"{self.feed} {spool.memory.cluster}"
+        """`client` makes the client, whose waits end with the event."""
+        self.spool = Spool(Path(folder), settings.cluster, self.where, self.kept)
+        self.title = f"{self.feed} {settings.cluster}"
         """The feed's name in the log."""
-        self._interval_ms = settings.interval_ms
+        self._settings = settings
         self._longest_s = max(settings.interval_ms, settings.timeout_ms) / 1000
-        self._keep_ms = settings.keep_ms
-        self.spool = spool
         self.needed: Callable[[Sequence[str]], Container[str]] = none_of
         """Picks the names of files that a reader still needs."""
         self._say = say or _to_stderr
         self._stopping = threading.Event()
+        self._client = client(self._stopping)
         self._problems = Problems()
         self.last = self._new_report()
         """The result of the last poll."""
@@ -157,9 +193,9 @@ class Polling(ABC):
             )
         self.last = self._new_report()
         begun = Begun(now_ms, time.monotonic(), self._longest_s)
-        path, failed = None, None
+        failed = None
         try:
-            path = self._poll(begun, self.last)
+            path = self._commit(begun, self._poll(begun, self.last))
         except Exception as error:
             failed = error
             self.spool.release()  # half of the poll may be in memory
@@ -167,8 +203,9 @@ class Polling(ABC):
                 raise
             known = isinstance(error, Unanswered)
             self.last.fail(f"{'' if known else 'not polled: '}{told(error)}", self._known())
-        if not self.last.answered:
             path = self._commit(begun, ())
+        else:
+            self._ended(self.last)
         self.last.took_ms = begun.clock_ms() - now_ms
         if isinstance(failed, UserError):
             raise failed
@@ -179,8 +216,13 @@ class Polling(ABC):
         return len(self.spool.memory.topics)
 
     @abstractmethod
-    def _poll(self, begun: Begun, report: Report) -> Path | None:
-        """Poll, write the answers as a file, and report; returns the file, or None."""
+    def _poll(self, begun: Begun, report: Report) -> Iterable[Record]:
+        """Poll and report; returns the records that are not committed yet. Unanswered without any
+        answer.
+        """
+
+    def _ended(self, report: Report) -> None:
+        """The poll is in the folder; a problem of this is one of the log alone."""
 
     def _new_report(self) -> Report:
         return Report(self.title, self.what)
@@ -192,7 +234,7 @@ class Polling(ABC):
         A poll that takes longer than the interval continues at the next multiple. Failures are
         reported and do not end the polling; those of every poll are reported once an hour.
         """
-        interval = self._interval_ms / 1000
+        interval = self._settings.interval_ms / 1000
         threading.Thread(target=self._follow, args=(stop,), daemon=True).start()
         stop.wait(after_s % interval)
         start = time.monotonic()
@@ -214,23 +256,26 @@ class Polling(ABC):
                 self._failed(error)
             due = max(due, int((time.monotonic() - start) / interval)) + 1
             until = start + due * interval
-            tick_ms = self._tick_ms()
-            if tick_ms is not None:
-                # On the wall clock, as the records are.
-                left = tick_ms / 1000 - time.time()
-                if left < until - time.monotonic() and not stop.wait(left):
-                    try:
-                        self._tick(int(time.time() * 1000))
-                    except Exception as error:  # noqa: BLE001 - as above
-                        self._failed(error)
+            self._tick_before(until, stop)
             stop.wait(until - time.monotonic())
         self.close()
+
+    def _tick_before(self, until: float, stop: threading.Event) -> None:
+        """Write a tick if one is due before the next poll."""
+        tick_ms = self._tick_ms()
+        # On the wall clock, as the records are.
+        left = None if tick_ms is None else tick_ms / 1000 - time.time()
+        if left is not None and left < until - time.monotonic() and not stop.wait(left):
+            try:
+                self._tick(int(time.time() * 1000))
+            except Exception as error:  # noqa: BLE001 - as above
+                self._failed(error)
 
     def _tick_ms(self) -> int | None:
         """When the clocks of the jobs are to be moved, if no poll does it before; None for never."""
         return None
 
-    def _tick(self, now_ms: int) -> None:  # noqa: B027 - of feeds that have a time for it
+    def _tick(self, now_ms: int) -> None:
         """Write a record that moves the clocks of the jobs."""
 
     def _failed(self, error: Exception) -> None:
@@ -238,7 +283,8 @@ class Polling(ABC):
         self._report_problems([f"not polled: {told(error)}"], answered=False)
 
     def close(self) -> None:
-        """Let another process poll into the folder."""
+        """End the client, and let another process poll into the folder."""
+        self._client.close()
         self.spool.release()
 
     def _report_problems(self, problems: Iterable[str], answered: bool) -> None:
@@ -249,12 +295,14 @@ class Polling(ABC):
         """Write the records of a poll, or of a part of it, as a file, and remove files that are
         old. At the end of the poll, when its report has all problems, a record of it is the last.
         """
-        now_ms = begun.now_ms
+        now_ms, keep_ms = begun.now_ms, self._settings.keep_ms
         try:
+            first = self.spool.memory.seq
             path = self.spool.commit(now_ms, chain(records, [self._record(begun)] if ends else ()))
+            self.last.records += self.spool.memory.seq - first - ends
             # Not by age alone: the clock may be wrong.
-            least = max(self._keep_ms // self._interval_ms, 1)
-            self.spool.remove_before(now_ms - self._keep_ms, least, self.needed)
+            least = max(keep_ms // self._settings.interval_ms, 1)
+            self.spool.remove_before(now_ms - keep_ms, least, self.needed)
         except BaseException:
             self.spool.release()  # what is in memory is not what is in the folder
             raise
@@ -262,13 +310,10 @@ class Polling(ABC):
 
     def _record(self, begun: Begun) -> Record:
         """The record of the poll itself."""
-        report = self.last
+        report, cluster = self.last, self.spool.memory.cluster
         return {
             "event_type": "poll",
-            "source_feed": self.feed,
-            "cluster": self.spool.memory.cluster,
-            "broker": EVERY_BROKER,
-            "ts_wall_ms": begun.clock_ms(),
+            **common(self.feed, cluster, EVERY_BROKER, begun.clock_ms()),
             "gap_from_wall_ms": begun.now_ms,
             "dropped": report.skipped if report.answered else None,
             "problem": (
@@ -282,6 +327,9 @@ class Polling(ABC):
         """End running requests with `stop`."""
         stop.wait()
         self._stopping.set()
+
+
+AnyPolling = Polling[Any, Any]
 
 
 def _to_stderr(text: str) -> None:

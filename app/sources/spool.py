@@ -14,7 +14,7 @@ import io
 import json
 import os
 import re
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,9 +23,8 @@ from typing import IO, Any, Generic, Literal, TextIO, TypeVar
 import msgspec
 
 from app import folders
-from app.config.pulsar_admin import WHERE
 from app.errors import UserError
-from app.sources.pulsar.admin_documents import MappedTopic, PolledTopic, Record
+from app.sources.poll_records import Record
 from app.tables import durable
 from app.tables.json_documents import Document
 
@@ -55,13 +54,16 @@ class PollMemory(Generic[T]):
     """Further data of a feed."""
     version: Literal[1] = 1
 
-    def take(self: PollMemory[PolledTopic], topic: str, mapped: MappedTopic) -> None:
-        """Keep what a poll of a topic leaves for the next one."""
-        if mapped.known is None:
+    def take(
+        self, topic: str, known: T | None, policies: Mapping[str, dict[str, Any]], at_ms: int
+    ) -> None:
+        """Keep what a poll of a topic leaves for the next one; None is known of one that is gone."""
+        if known is None:
             self.topics.pop(topic, None)
         else:
-            self.topics[topic] = mapped.known
-        self.policies.update(mapped.policies)
+            self.topics[topic] = known
+        self.policies.update(policies)
+        self.last_poll_ms = max(self.last_poll_ms, at_ms)
 
 
 def none_of(names: Sequence[str]) -> Container[str]:
@@ -73,7 +75,7 @@ class Spool:
     """One folder of polls, held by one process at a time."""
 
     def __init__(
-        self, folder: Path, cluster: str, where: str = WHERE, of_topic: Any = PolledTopic
+        self, folder: Path, cluster: str, where: str = "source", of_topic: Any = dict[str, Any]
     ) -> None:
         """`where` is the place of the settings in the configuration; `of_topic` is the type of what
         is kept of a topic.

@@ -34,7 +34,6 @@ from app.config.kafka_producers import KafkaProducersSettings
 from app.errors import UserError
 from app.run.service import run
 from app.setup.doctor import first_poll
-from app.sources.kafka import producers_source
 from app.sources.kafka.dump_log import Dump, DumpedBatch
 from app.sources.kafka.producers_poll import ProducerPoller
 from app.tables.small_files import path_in
@@ -418,14 +417,14 @@ def test_a_cluster_that_asks_for_tls_and_a_login(
         )
 
     given = config(PASSWORD)
-    producers_source.check(given.feed, given.location)
+    sources.check(given.feed, given.location)
     with closing(poller_of(given)) as poller:
         polled(poller)
         assert (poller.last.polled, poller.last.problems) == (2, [])
     assert live(given) == {(name, "unknown"): (1, 1)}
     wrong = config(f"not-{PASSWORD}")
     with pytest.raises(UserError, match="uthentication") as refused:
-        producers_source.check(wrong.feed, wrong.location)
+        sources.check(wrong.feed, wrong.location)
     with closing(poller_of(wrong)) as poller:
         assert polled(poller) == [] and not poller.last.answered
     with pytest.raises(UserError, match="uthentication"):

@@ -11,7 +11,6 @@ import pytest
 from app import sources
 from app.errors import UserError
 from app.run.service import run
-from app.sources.kafka.quotas_source import check
 from tests.support import backlog_views
 from tests.support.servers.exporter import exporter
 from tests.support.servers.kafka import Kafka
@@ -83,7 +82,7 @@ def test_an_exporter_that_is_away_costs_its_broker_alone(
 ) -> None:
     away = f"http://127.0.0.1:{free_ports(1)[0]}/metrics"
     settings = given(make_settings, kafka, b1=exporter, b2=away)
-    check(settings.feed, settings.location)
+    sources.check(settings.feed, settings.location)
     assert run(settings, available_now=True, drain=True) == 0
     stats = backlog_views.stored(settings, ["client_quota_stats", "coverage_polls", "quarantine"])
     assert {row["broker"] for row in stats["client_quota_stats"]} == {"b1"}
@@ -92,7 +91,7 @@ def test_an_exporter_that_is_away_costs_its_broker_alone(
     assert poll["dropped"] == 1 and poll["problem"].startswith("exporter of b2: cannot be reached")
     assert stats["quarantine"] == []
     with pytest.raises(UserError, match=r"source\.quotas\.exporters\.b2: cannot be reached"):
-        check(given(make_settings, kafka, b2=away).feed, settings.location)
+        sources.check(given(make_settings, kafka, b2=away).feed, settings.location)
 
 
 @pytest.mark.usefixtures("spark")

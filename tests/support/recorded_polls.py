@@ -20,16 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from app import folders
-from app.config.pulsar_admin import PulsarAdminSettings
+from app.config.pulsar_admin import WHERE, PulsarAdminSettings
 from app.errors import UserError, refusal
+from app.sources.poll_records import Record
 from app.sources.pulsar.admin_documents import (
     FEED,
     UNKNOWN_BROKER,
-    PollNames,
-    Record,
+    PolledTopic,
     map_poll,
-    other_name,
 )
+from app.sources.pulsar.admin_policies import PollNames, other_name
 from app.sources.spool import Spool
 from udfs.topics import normal_topic, split_topic
 
@@ -95,7 +95,7 @@ def convert(folder_in: Path, folder_out: Path, settings: PulsarAdminSettings) ->
     The lines go to one new file in `folder_out`/polls. Converting again takes only polls that are
     newer than all before, so a folder that grows can be converted as often as wanted.
     """
-    spool = Spool(folder_out, settings.cluster)
+    spool = Spool(folder_out, settings.cluster, WHERE, PolledTopic)
     spool.hold(wait=True)
     done = Converted()
     try:
@@ -200,8 +200,7 @@ def _records(
         note = other_name(names.cluster, policies) if isinstance(policies, dict) else None
         if note is not None and note not in done.notes:
             done.notes.append(note)
-        memory.take(topic, mapped)
-        memory.last_poll_ms = poll["polled_ms"]
+        memory.take(topic, mapped.known, mapped.policies, poll["polled_ms"])
         yield from mapped.records
         for problem in mapped.problems:
             done.problems.append(f"{topic} at {poll['polled_ms']}: {problem}")

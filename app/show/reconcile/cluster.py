@@ -21,7 +21,6 @@ from app.show.reconcile.group_tables import Tables
 from app.show.reconcile.measures import LOST
 from app.show.reconcile.spans import Row, differs
 from app.sources.kafka.groups_client import GroupsClient
-from app.sources.kafka.groups_source import groups
 from app.sources.kafka.kafka_client import deadline_in
 from app.sources.lasting import SHOWN
 from app.sources.polling import noted
@@ -41,7 +40,7 @@ class Cluster:
 
     def __init__(self, settings: Settings, feed: SourceSettings, chosen: ReconcileSettings) -> None:
         # Retention is not compared.
-        self._own = groups(feed).model_copy(update={"retention_as_quota": False})
+        self._own = feed.polled.model_copy(update={"retention_as_quota": False})
         self._chosen = chosen
         self._tables = Tables(Warehouse.of(settings.location), self._own.cluster)
         self.names = (self._own.cluster,)

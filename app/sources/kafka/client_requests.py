@@ -2,9 +2,9 @@
 
 The log has no sizes of requests. They follow from what it has: names, numbers of topics and
 partitions and the bytes of their records, in the layout of each version by Kafka's message
-definitions. A broker charges the size of a PRODUCE with its header; of an answer to FETCH its
-correlation id and body, without the addresses of other leaders. Of one to SHARE_FETCH the log has
-no bytes of records, at least up to Kafka 4.4.
+definitions; `tests/spark/test_request_sizes.py` compares every version with the client's own. A
+broker charges the size of a PRODUCE with its header; of an answer to FETCH its correlation id and
+body. Of one to SHARE_FETCH the log has no bytes of records, at least up to Kafka 4.4.
 """
 
 from __future__ import annotations

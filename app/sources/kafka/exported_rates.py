@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote
 
 from app.config.exporters import Encoding, ExportedMetric, ExporterMapping, shipped_mappings
+from app.sources.kafka.quota_policies import FEED
+from app.sources.poll_records import common
 from app.sources.prometheus_text import ExportedSample, OmittedSamples, in_range, samples
 
 MOST = (1 << 63) - 1
@@ -39,12 +41,7 @@ class ExportedRates:
 
     def __init__(self, mapping: ExporterMapping, cluster: str, broker: str) -> None:
         self._mapping = mapping
-        self._common = {
-            "event_type": "client_rate",
-            "source_feed": "kafka_quotas",
-            "cluster": cluster,
-            "broker": broker,
-        }
+        self._cluster, self._broker = cluster, broker
         self._metrics: dict[str, list[ExportedMetric]] = {}
         for each in mapping.metrics:
             self._metrics.setdefault(each.metric, []).append(each)
@@ -70,8 +67,8 @@ class ExportedRates:
         self._counted, self._counted_ms = counted, now_ms
         return [
             {
-                **self._common,
-                "ts_wall_ms": now_ms,
+                "event_type": "client_rate",
+                **common(FEED, self._cluster, self._broker, now_ms),
                 "quota_type": series.quota_type,
                 "principal": series.principal,
                 "client_id": series.client_id,

@@ -17,13 +17,13 @@ import time
 from collections.abc import Collection, Container, Mapping, Sequence
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
-from app.config.kafka_topics import PATTERN
 from app.sources.kafka.kafka_client import (
-    ATTEMPTS,
     KafkaClient,
     Request,
     RequestError,
+    answer_time_ms,
     deadline_in,
+    named,
 )
 from app.sources.kafka.offsets import (
     DEAD,
@@ -46,7 +46,7 @@ from app.sources.kafka.offsets import (
     Place,
 )
 from app.sources.kafka.transactions import Held, held, open_at
-from app.sources.kafka.turns import Turns, share
+from app.sources.turns import Turns, share
 
 SAMPLE = 20
 """Records that are read at a position, for the size of the messages there."""
@@ -76,8 +76,9 @@ class GroupsClient:
         self, settings: KafkaGroupsSettings, stopping: threading.Event | None = None
     ) -> None:
         self._settings = settings
-        self._stopping = stopping
-        self._client: KafkaClient | None = None
+        options, where = settings.client_options(), f"{WHERE}.options"
+        answer_ms = answer_time_ms(settings, STAGES)
+        self._client = KafkaClient(options, answer_ms, where, stopping, refuses=True)
         self._shared: set[str] = set()
         """Share groups of the polls before."""
         self._turns = {
@@ -100,7 +101,7 @@ class GroupsClient:
         Raises Unanswered if there is no answer at all. Returns before `deadline` (monotonic).
         """
         answers = OffsetAnswers()
-        client = self._connected()
+        client = self._client
         ends = share(deadline, STAGES)
         names = client.names(ends)
         listing = client.groups(ends)
@@ -155,7 +156,7 @@ class GroupsClient:
         self, groups: Collection[str], share_groups: Container[str], deadline: float
     ) -> tuple[dict[str, GroupMembers], list[str]]:
         """By group its members, as far as they are answered, and what was not."""
-        turns, client = self._turns["consumers of"], self._connected()
+        turns, client = self._turns["consumers of"], self._client
         asked = turns.sorted(groups)[:MOST_DESCRIBED]
         shared = [group for group in asked if group in share_groups]
         others = [group for group in asked if group not in share_groups]
@@ -164,13 +165,10 @@ class GroupsClient:
             for names, request in ((others, client.consumers), (shared, client.share_consumers))
             if names
         ]
-        members, problems = {}, []
+        members, problems = dict[str, GroupMembers](), list[str]()
         for names, request in sent:
-            values, errors = request.result(deadline)
-            problems += [f"consumers of {names[n]}: {error.text}" for n, error in errors.items()]
-            for group, value in zip(names, values, strict=True):
-                if value is not None:
-                    members[group] = _members(*value)
+            described = request.result(deadline).of(names, "consumers of", problems)
+            members |= {group: _members(*each) for group, each in described.items()}
         turns.end(members, groups)
         return members, problems
 
@@ -179,9 +177,8 @@ class GroupsClient:
     ) -> dict[Place, int]:
         """The last stable offsets of some partitions, as far as they are answered."""
         asked = self._turns["stable"].sorted(places)[:MOST_STABLE]
-        values, errors = self._connected().offsets(asked, "stable", deadline).result(deadline)
-        problems += [f"partition {asked[n].text}: {error.text}" for n, error in errors.items()]
-        offsets = {p: value for p, value in zip(asked, values, strict=True) if value is not None}
+        answered = self._client.offsets(asked, "stable", deadline).result(deadline)
+        offsets = answered.of(asked, "partition", problems)
         self._turns["stable"].end(offsets, places)
         return offsets
 
@@ -189,7 +186,7 @@ class GroupsClient:
         self, stable: Mapping[Place, int], deadline: float, problems: list[str]
     ) -> dict[Place, OpenTransaction]:
         """By partition the transaction that begins there, as far as it is answered."""
-        return open_at(self._connected(), stable, deadline, problems)
+        return open_at(self._client, stable, deadline, problems)
 
     def held(
         self,
@@ -200,7 +197,7 @@ class GroupsClient:
         problems: list[str],
     ) -> dict[Held, OpenTransaction]:
         """Of groups that stand in partitions those whose next offset is in an open transaction."""
-        return held(self._connected(), stood, before, since_ms, deadline, problems)
+        return held(self._client, stood, before, since_ms, deadline, problems)
 
     def deadline_in(self, seconds: float) -> float:
         """The end of a time that begins once there is a client."""
@@ -208,22 +205,9 @@ class GroupsClient:
 
     def close(self) -> None:
         """End the client."""
-        if self._client is not None:
-            self._client.close()
+        self._client.close()
 
     # Steps
-
-    def _connected(self) -> KafkaClient:
-        if self._client is None:
-            settings = self._settings
-            # The first broker that a step asks may hang.
-            longest_ms = max(settings.interval_ms, settings.timeout_ms)
-            answer_ms = min(settings.timeout_ms, max(longest_ms // (ATTEMPTS * STAGES), 1))
-            options = settings.client_options()
-            client = KafkaClient(options, answer_ms, f"{WHERE}.options", self._stopping)
-            client.refuse_unknown()
-            self._client = client
-        return self._client
 
     def _topics(
         self,
@@ -236,8 +220,7 @@ class GroupsClient:
         wanted = self._settings.wants_topic
         listed = {name for name in names if wanted(name)}
         known = {name for name in before if wanted(name)}
-        named = {name for name in self._settings.topics if not name.startswith(PATTERN)}
-        asked = sorted(listed | known | named)
+        asked = sorted(listed | known | named(self._settings.topics))
         values, errors = client.topics(asked, deadline).result(deadline)
         for number, name in enumerate(asked):
             error = errors.get(number)
@@ -256,8 +239,7 @@ class GroupsClient:
     def _listed(self, request: Request, answers: OffsetAnswers, deadline: float) -> set[str]:
         """The consumer groups of the cluster that are polled, and what their consumers do."""
         (groups, failed), errors = request.result(deadline)
-        client = self._connected()
-        for error in (*errors.values(), *(client.error(texts) for texts in failed or ())):
+        for error in (*errors.values(), *(self._client.error(texts) for texts in failed or ())):
             _problem(answers, "the list of groups", error)
         answers.listed = not errors and not failed
         wanted = self._settings.wants_group
@@ -281,7 +263,7 @@ class GroupsClient:
         wanted = self._settings.wants_group
         share_groups = {name for name, kind in answers.types.items() if kind == SHARE}
         turns = self._turns["group"]
-        every = {name for name in before if wanted(name)} | self._named() | listed
+        every = {name for name in before if wanted(name)} | named(self._settings.groups) | listed
         asked = turns.sorted(every - share_groups - {""})
         values, errors = client.committed(asked, deadline).result(deadline)
         for number, name in enumerate(asked):
@@ -350,16 +332,12 @@ class GroupsClient:
             answers.problems.append(f"the list of groups: lacks {unlisted[0]}, which has offsets")
             answers.listed = False
         if answers.listed:
-            named = self._named()
+            by_name = named(self._settings.groups)
             for name, offsets in answers.committed.items():
-                if not offsets and name in named - listed:
+                if not offsets and name in by_name - listed:
                     answers.states[name] = UNKNOWN
                 elif not offsets and name in listed and answers.types.get(name) != SHARE:
                     answers.states[name] = NO_OFFSET
-
-    def _named(self) -> set[str]:
-        """The groups that the settings name."""
-        return {name for name in self._settings.groups if not name.startswith(PATTERN)}
 
     def _places(self, answers: OffsetAnswers) -> list[Place]:
         """The partitions that have a leader, in their turns."""
@@ -367,32 +345,22 @@ class GroupsClient:
         leaderless = sorted(
             Place(name, n) for name, topic in answers.topics.items() for n in topic.leaderless
         )
-        answers.problems += [f"partition {place.text}: has no leader" for place in leaderless]
+        answers.problems += [f"partition {place}: has no leader" for place in leaderless]
         every = {Place(name, n) for name, topic in answers.topics.items() for n in topic.partitions}
         return self._turns["partition"].sorted(every - set(leaderless))
 
     def _offsets(
         self, request: Request, places: list[Place], answers: OffsetAnswers, deadline: float
     ) -> dict[Place, int]:
-        values, errors = request.result(deadline)
-        for number, error in errors.items():
-            _problem(answers, f"partition {places[number].text}", error)
-        without = [place for place, value in zip(places, values, strict=True) if value == -1]
-        answers.problems += [f"partition {place.text}: it has no offset" for place in without]
-        return {
-            place: value
-            for place, value in zip(places, values, strict=True)
-            if value is not None and value >= 0
-        }
+        found = request.result(deadline).of(places, "partition", answers.problems, answers.refused)
+        without = [place for place, value in found.items() if value == -1]
+        answers.problems += [f"partition {place}: it has no offset" for place in without]
+        return {place: value for place, value in found.items() if value >= 0}
 
     def _retention(self, client: KafkaClient, answers: OffsetAnswers, deadline: float) -> None:
         names = self._turns["settings of"].sorted(answers.topics)
-        values, errors = client.settings(names, RETENTION, deadline).result(deadline)
-        for number, name in enumerate(names):
-            if number in errors:
-                _problem(answers, f"settings of {name}", errors[number])
-            else:
-                answers.settings[name] = values[number]
+        answered = client.settings(names, RETENTION, deadline).result(deadline)
+        answers.settings = answered.of(names, "settings of", answers.problems, answers.refused)
         self._turns["settings of"].end(answers.settings, names)
 
     def _read(
@@ -405,9 +373,9 @@ class GroupsClient:
         """The records at positions of different partitions."""
         places = [position.place for position in positions]
         ends = share(deadline, 2)  # a leader that does not answer leaves time for the others
-        stable, errors = self._connected().offsets(places, "stable", ends).result(ends)
-        problems += [f"reading {places[n].text}: {error.text}" for n, error in errors.items()]
-        last = {each: stable[n] for n, each in enumerate(positions) if n not in errors}
+        stable = self._client.offsets(places, "stable", ends).result(ends)
+        at = stable.of(places, "reading", problems)
+        last = {each: at[each.place] for each in positions if each.place in at}
         wanted = {each: (each.offset, min(last[each], logs[each.place].end)) for each in last}
         read = self._sampled(
             dict.fromkeys(wanted, Oldest()), wanted, "read_committed", deadline, problems
@@ -434,7 +402,7 @@ class GroupsClient:
         found, ended = dict(before), set()
         asked, spans = list(wanted), [(each.place, *span) for each, span in wanted.items()]
         sizes = SAMPLE, SAMPLE_BYTES, self._left
-        read = self._connected().records(spans, deadline, *sizes, isolation)
+        read = self._client.records(spans, deadline, *sizes, isolation)
         for part in read if asked and self._left > 0 else ():
             self._left -= part.size
             for number, _, time_ms, size, headers in part.records:
@@ -448,7 +416,7 @@ class GroupsClient:
                 ended.add(asked[number])
                 found[asked[number]] = found[asked[number]]._replace(whole=whole)
             for number, error in part.errors:
-                problems.append(f"reading {asked[number].place.text}: {error.text}")
+                problems.append(f"reading {asked[number].place}: {error.text}")
         return {each: oldest for each, oldest in found.items() if each in ended or oldest.messages}
 
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Callable, Container, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.config.kafka_groups import WHERE, KafkaGroupsSettings
 from app.errors import NotNow, UserError
+from app.jvm import may_start
 from app.sources.kafka.groups_client import GroupsClient
+from app.sources.kafka.knocking import answering
 from app.sources.kafka.offsets import (
     CONSUMER,
     CONSUMERS,
@@ -29,7 +31,6 @@ from app.sources.kafka.offsets import (
     GroupConsumer,
     KnownPartition,
     LogPosition,
-    MappedOffsets,
     OffsetAnswers,
     OffsetRules,
     Oldest,
@@ -38,8 +39,15 @@ from app.sources.kafka.offsets import (
 )
 from app.sources.kafka.transactions import Waiting
 from app.sources.lasting import SHOWN
+from app.sources.poll_records import Record
 from app.sources.polling import Begun, Polling, Report, Unanswered, noted
-from app.sources.spool import Spool
+from app.sources.ports import Unreachable
+from app.sources.turns import Turns
+from state.engine.globs import TOPICS, matching
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+    from app.config.source import SourceSettings
 
 NOBODY = "weir"
 """The group whose state is written where only the time counts: the reader's, which commits nothing.
@@ -61,27 +69,24 @@ class Ticks(NamedTuple):
     """So long after a check a record of any key moves all clocks past it."""
 
 
-class GroupPoller(Polling):
+class GroupPoller(Polling[KafkaGroupsSettings, GroupsClient]):
     """Polls at the check interval, all topics together; one file per poll."""
 
-    feed = FEED
-    where = WHERE
-    what = "partitions"
+    feed, where, what, kept = FEED, WHERE, "partitions", KnownPartition
 
     def __init__(
         self,
         settings: KafkaGroupsSettings,
         spool_folder: Path | str,
         say: Callable[[str], None] | None = None,
-        own_quotas: Container[str] = (),
+        has_quota: Callable[[str], bool] = lambda _: False,
         client: GroupsClient | None = None,
         ticks: Ticks | None = None,
     ) -> None:
-        """`own_quotas` are the topics whose backlog quota is configured."""
-        spool = Spool(Path(spool_folder), settings.cluster, WHERE, KnownPartition)
-        super().__init__(settings, spool, say)
-        self._settings = settings
-        self._client = client or GroupsClient(settings, self._stopping)
+        """`has_quota` tells the topics whose backlog quota is configured."""
+        super().__init__(
+            settings, spool_folder, say, lambda stop: client or GroupsClient(settings, stop)
+        )
         self._rules = OffsetRules(
             settings.cluster,
             settings.broker,
@@ -89,15 +94,16 @@ class GroupPoller(Polling):
             settings.wants_group,
             settings.bytes_per_message,
             settings.retention_as_quota,
-            own_quotas,
+            has_quota,
         )
         self._since: dict[LogPosition, int] = {}
         """By position the poll that had it first."""
         self._oldest: dict[LogPosition, tuple[str | None, int, Oldest]] = {}
         """By position the topic's id, the end of the log then, and what was read."""
-        self._turn: dict[Place, int] = {}
-        """By partition the poll that read it last."""
-        self._polls = 0
+        self._turns = Turns()
+        """Of partitions."""
+        self._new: dict[str, str] = {}
+        """The states of whole groups that the last poll has found."""
         self._ticks = ticks
         self._unchecked_ms: int | None = None
         """The time of the newest poll until a later record moves the clocks past its check."""
@@ -122,12 +128,7 @@ class GroupPoller(Polling):
         if answers.refused and not some:  # what one group or topic refuses, the polls report
             raise UserError(f"{WHERE}: {servers}: {answers.refused[0]}\n{RIGHTS}")
 
-    def close(self) -> None:
-        """End the client, and let another process poll into the folder."""
-        self._client.close()
-        super().close()
-
-    def _poll(self, begun: Begun, report: Report) -> Path | None:
+    def _poll(self, begun: Begun, report: Report) -> Iterable[Record]:
         memory = self.spool.memory
         before = {Place.of_text(text): known for text, known in memory.topics.items()}
         answers = self._client.ask(
@@ -149,14 +150,12 @@ class GroupPoller(Polling):
         memory.extra[STATES] = mapped.groups
         memory.last_poll_ms = max(memory.last_poll_ms, answers.polled_ms)
         self._unchecked_ms = memory.last_poll_ms
-        self._report(report, answers, mapped)
-        first = memory.seq
-        path = self._commit(begun, chain(mapped.changes, mapped.states))
-        report.records = memory.seq - first - 1  # besides that of the poll
-        self._say_states(
-            {g: s for g, s in mapped.groups.items() if states.get(g) != s and s not in CONSUMERS}
-        )
-        return path
+        self._new = {g: s for g, s in mapped.groups.items() if states.get(g) != s}
+        polled = len(mapped.known.keys() - mapped.skipped)
+        report.count(polled, mapped.skipped, mapped.gone, answers.problems)
+        report.lack("topic ", answers.absent)
+        report.problems += mapped.problems
+        return chain(mapped.changes, mapped.states)
 
     def _tick_ms(self) -> int | None:
         if self._ticks is None or self._unchecked_ms is None:
@@ -207,24 +206,13 @@ class GroupPoller(Polling):
 
     def _read(self, answers: OffsetAnswers, deadline: float) -> None:
         """Add the records at the groups' positions, read where they are not known yet."""
-        self._polls += 1
         wanted = answers.positions()
-        kept = {}
-        for position in wanted & self._oldest.keys():
-            topic_id, end, oldest = self._oldest[position]
-            place = position.place
-            same = topic_id == answers.topics[place.topic].id and answers.logs[place].end >= end
-            # Where only marks of transactions were found, there may be a record by now; one of an open
-            # transaction may be aborted.
-            stands = oldest.messages and not oldest.blocked
-            if same and (stands or answers.logs[place].end == end):
-                kept[position] = self._oldest[position]
-
-        self._since = {position: self._since.get(position, self._polls) for position in wanted}
+        kept = self._standing(answers, wanted)
+        self._since = {p: self._since.get(p, self._turns.polls) for p in wanted}
 
         def turn(position: LogPosition) -> tuple[int, int, LogPosition]:
             """The oldest positions first; of those, the partitions that were read longest ago."""
-            return self._since[position], self._turn.get(position.place, 0), position
+            return self._since[position], self._turns.of(position.place), position
 
         # Compaction may have removed what was read.
         most = self._settings.publish_reads
@@ -237,8 +225,9 @@ class GroupPoller(Polling):
             answers.read = self._client.read(new, answers.logs, deadline, answers.problems)
         for position, oldest in answers.read.items():
             place = position.place
-            self._turn[place] = self._polls
             kept[position] = (answers.topics[place.topic].id, answers.logs[place].end, oldest)
+        there = [Place(name, n) for name, topic in answers.topics.items() for n in topic.partitions]
+        self._turns.end([position.place for position in answers.read], there)
         self._oldest = kept
         answers.oldest = {
             position: oldest._replace(
@@ -247,18 +236,26 @@ class GroupPoller(Polling):
             for position, (_, end, oldest) in kept.items()
         }
 
-    def _report(self, report: Report, answers: OffsetAnswers, mapped: MappedOffsets) -> None:
-        report.skipped = len(mapped.skipped)
-        report.gone = len(mapped.gone)
-        report.absent = len(answers.absent)
-        report.polled = len(mapped.known.keys() - mapped.skipped)
-        report.problems += answers.problems
-        report.problems += [f"topic {name}: does not exist" for name in sorted(answers.absent)]
-        report.problems += mapped.problems
+    def _standing(
+        self, answers: OffsetAnswers, wanted: set[LogPosition]
+    ) -> dict[LogPosition, tuple[str | None, int, Oldest]]:
+        """What was read before and still stands at positions."""
+        kept = {}
+        for position in wanted & self._oldest.keys():
+            topic_id, end, oldest = self._oldest[position]
+            place = position.place
+            same = topic_id == answers.topics[place.topic].id and answers.logs[place].end >= end
+            # Where only marks of transactions were found, there may be a record by now; one of an open
+            # transaction may be aborted.
+            stands = oldest.messages and not oldest.blocked
+            if same and (stands or answers.logs[place].end == end):
+                kept[position] = self._oldest[position]
+        return kept
 
-    def _say_states(self, new: dict[str, str]) -> None:
-        """Groups that have no offset at all, once each."""
-        shown = ", ".join(f"{g or NAMELESS} ({s})" for g, s in sorted(new.items())[:SHOWN])
+    def _ended(self, report: Report) -> None:
+        """Groups that have no offset at all are said once each."""
+        new = sorted((g, s) for g, s in self._new.items() if s not in CONSUMERS)
+        shown = ", ".join(f"{g or NAMELESS} ({s})" for g, s in new[:SHOWN])
         more = f" and {len(new) - SHOWN} more" if len(new) > SHOWN else ""
         if new:
             self._say(f"{self.title}: groups without an offset: {shown}{more}")
@@ -268,3 +265,33 @@ def _is_compacted(answers: OffsetAnswers, place: Place) -> bool:
     """Whether a topic may be compacted: by its settings, or if they are not known."""
     settings = answers.settings.get(place.topic)
     return settings is None or "compact" in (settings.get("cleanup.policy") or "")
+
+
+def own_quotas(policies: Sequence[Mapping[str, Any]]) -> Callable[[str], bool]:
+    """Whether a topic has a configured backlog quota, by its name or by a pattern."""
+    named = [(p["scope"], p["name"]) for p in policies if "backlog_quota" in p["limits"]]
+    names = {name for scope, name in named if scope == "topic"}
+    patterns = [source for source in named if source[0] == TOPICS]
+    return lambda topic: topic in names or bool(patterns and matching(patterns, "topic", topic))
+
+
+def check(feed: SourceSettings, folder: Path) -> None:
+    """UserError for a cluster that does not answer, or that denies the user a required right."""
+    try:
+        answering(feed.polled.client_options())
+    except Unreachable as error:
+        raise error.of_user(f"{WHERE}: {error}\n{HINT}") from None
+    if may_start():  # else the driver asks, which has a JVM
+        with closing(GroupPoller(feed.polled, folder)) as asked:
+            asked.check()
+
+
+def poller(
+    settings: Settings, feed: SourceSettings, folder: Path, say: Callable[[str], None] | None
+) -> GroupPoller:
+    """The poller of a feed."""
+    # A check is made when the clock of its key passes it.
+    check_ms = settings.job_params("backlog")["backlogQuotaCheckIntervalInSeconds"] * 1000
+    ticks = Ticks(check_ms, settings.idle_advance_ms + settings.allowed_lateness_ms)
+    own = own_quotas(settings.policy_dicts())
+    return GroupPoller(feed.polled, folder, say, own, ticks=ticks)

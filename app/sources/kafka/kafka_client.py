@@ -15,8 +15,10 @@ import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from importlib import resources
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
+from app.config.base import Polled
+from app.config.kafka_topics import PATTERN
 from app.errors import UserError
 from app.jars import KAFKA_CLIENT, OF_KAFKA_CLIENT, client_jar
 from app.jvm import driver_jvm
@@ -65,6 +67,7 @@ DISCONNECTED = "the broker closed the connection, or its answer took longer than
 TOPIC_LIST = "the list of topics"
 BY_NAME = "they are those of Kafka's Java client, by its own names"
 
+K = TypeVar("K", str, Place)
 Offset = Literal["first", "next", "stable"]
 Quota = tuple[dict[str, str | None], dict[str, float]]
 _PASSWORD = re.compile(r"""password\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""")
@@ -96,6 +99,20 @@ class Answered(NamedTuple):
     errors: dict[int, RequestError]
     """By the number of a missing answer, why it is missing."""
 
+    def of(
+        self, items: Sequence[K], about: str, problems: list[str], refused: list[str] | None = None
+    ) -> dict[K, Any]:
+        """The answer about each item; what is missing is one of the `problems` about it, and of those
+        that are `refused`.
+        """
+        for number, error in self.errors.items():
+            text = f"{about} {items[number]}: {error.text}"
+            problems.append(text)
+            if error.refused and refused is not None:
+                refused.append(text)
+        pairs = zip(items, self.values, strict=True)
+        return {item: value for item, value in pairs if value is not None}
+
 
 class KafkaClient:
     """Requests to one cluster; every wait ends at a deadline or when `stopping` is set.
@@ -109,14 +126,15 @@ class KafkaClient:
         timeout_ms: int,
         where: str = "source.options",
         stopping: threading.Event | None = None,
+        refuses: bool = False,
     ) -> None:
         """`options` are the client's own, secrets put in; errors name them as `where`. A broker has
         `timeout_ms` for an answer; what any of them can answer is then asked of another, ATTEMPTS
-        times in all.
+        times in all. With `refuses`, options that no client of Kafka has are a UserError.
         """
         self._options = dict(options)
         self._timeout_ms = timeout_ms
-        self._where = where
+        self._where, self._refuses = where, refuses
         self._stopping = stopping or threading.Event()
         self._requests: Any = None
         self._knock = Knock(self._options, min(SECONDS, timeout_ms / 1000))
@@ -235,7 +253,8 @@ class KafkaClient:
             "fetch.max.wait.ms": "100",
         }
         asked = [[*place, offset, end] for place, offset, end in positions]
-        reader = self._made("reader", json.dumps(options), json.dumps(asked), records, size, most)
+        given = json.dumps(options), json.dumps(asked), records, size, most
+        reader = self._made_with(_compiled().newInstance(), "reader", *given)
         left = len(asked)
         try:
             while left and not self._stopping.is_set() and time.monotonic() < deadline:
@@ -245,15 +264,6 @@ class KafkaClient:
                 yield part._replace(errors=errors)
         finally:
             reader.close()
-
-    def refuse_unknown(self) -> None:
-        """UserError for an option that no client of Kafka has."""
-        requests = _compiled().newInstance()
-        unknown = json.loads(requests.unknown(json.dumps(list(self._options))))
-        if unknown:
-            raise UserError(
-                f"{self._where}: {min(unknown)} is no option of Kafka's client\n{BY_NAME}"
-            )
 
     def error(self, texts: Sequence[str], request: str = "") -> RequestError:
         """An exception from the names of its classes and its message, with the right that the request
@@ -283,6 +293,8 @@ class KafkaClient:
         left_ms = int((deadline - time.monotonic()) * 1000)
         if left_ms <= 0:
             raise Unanswered("no time left in this poll")
+        if self._refuses:
+            self._refuse_unknown()
         servers = self._servers(f"{TOPIC_LIST}: " if name == "names" else "")
         if self._requests is None:
             requests, self._opened = _compiled().newInstance(), servers
@@ -290,6 +302,16 @@ class KafkaClient:
             self._requests = requests
         sent = getattr(self._requests, name)(*arguments, min(left_ms, ATTEMPTS * self._timeout_ms))
         return Request(sent, self, self._stopping, name)
+
+    def _refuse_unknown(self) -> None:
+        """UserError for an option that no client of Kafka has."""
+        requests = _compiled().newInstance()
+        unknown = json.loads(requests.unknown(json.dumps(list(self._options))))
+        if unknown:
+            raise UserError(
+                f"{self._where}: {min(unknown)} is no option of Kafka's client\n{BY_NAME}"
+            )
+        self._refuses = False
 
     def _servers(self, asked: str = "") -> list[str]:
         """The servers that a client may have, which have answered as Kafka; Unanswered without any."""
@@ -303,9 +325,6 @@ class KafkaClient:
         if self._knock.wrong & set(self._opened):
             self.close()
         return found
-
-    def _made(self, name: str, *arguments: Any) -> Any:
-        return self._made_with(_compiled().newInstance(), name, *arguments)
 
     def _made_with(self, requests: Any, name: str, *arguments: Any) -> Any:
         from py4j.protocol import Py4JJavaError
@@ -400,12 +419,25 @@ def _lists(items: Collection[Any], most: int) -> str:
     return json.dumps([every[at : at + most] for at in range(0, len(every), most)])
 
 
+def named(wanted: Collection[str]) -> set[str]:
+    """The names among the names and patterns of a section."""
+    return {each for each in wanted if not each.startswith(PATTERN)}
+
+
 def deadline_in(seconds: float) -> float:
     """The end of a time that begins once the JVM and the compiled class are there: the first time
     both take seconds, which belong to no answer of a broker.
     """
     _compiled()
     return time.monotonic() + seconds
+
+
+def answer_time_ms(settings: Polled, stages: int) -> int:
+    """The time that a broker has for an answer in a poll that waits for all brokers `stages` times:
+    one that hangs leaves time for the others.
+    """
+    longest_ms = max(settings.interval_ms, settings.timeout_ms)
+    return min(settings.timeout_ms, max(longest_ms // (ATTEMPTS * stages), 1))
 
 
 def release() -> str:

@@ -7,14 +7,13 @@ or a partition counts as deleted only if the answer that should have it is compl
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, NamedTuple
 
-from app.sources.pulsar.admin_documents import policy_key
-from state.events import EVERY_BROKER
+from app.sources import poll_records
+from app.sources.poll_records import Record, plain, policy_key, policy_record, policy_text
 from state.policies import problem
 
 FEED = "kafka_groups"
@@ -42,8 +41,6 @@ MOST_READ = 64
 """Largest number of reads in the mean size of a partition."""
 _MOST = 2**63 - 1
 
-Record = dict[str, Any]
-
 
 class Place(NamedTuple):
     """A partition."""
@@ -55,6 +52,9 @@ class Place(NamedTuple):
     def text(self) -> str:
         """Its name in the memory and in messages: no topic's name has a slash."""
         return f"{self.topic}/{self.partition}"
+
+    def __str__(self) -> str:
+        return self.text
 
     @classmethod
     def of_text(cls, text: str) -> Place:
@@ -206,27 +206,17 @@ class OffsetRules:
     bytes_per_message: int | None = None
     """Replaces the mean of those that were read."""
     retention_as_quota: bool = True
-    own_quotas: Container[str] = ()
-    """Topics whose backlog quota is configured: it is not overridden."""
+    has_quota: Callable[[str], bool] = lambda _: False
+    """Whether the backlog quota of a topic is configured: it is not overridden."""
 
     def common(self, at_ms: int) -> Record:
         """What all records of a time have in common."""
-        return {
-            "source_feed": FEED,
-            "cluster": self.cluster,
-            "broker": self.broker,
-            "ts_wall_ms": at_ms,
-        }
+        return poll_records.common(FEED, self.cluster, self.broker, at_ms)
 
     def whole_group(self, group: str, state: str, at_ms: int, **columns: Any) -> Record:
         """The state of a group as a whole."""
-        return {
-            "event_type": "group_state",
-            **self.common(at_ms),
-            "subscription": group or NAMELESS,
-            "group_state": state,
-            **{name: value for name, value in columns.items() if value is not None},
-        }
+        about = {"subscription": group or NAMELESS, "group_state": state, **columns}
+        return plain({"event_type": "group_state", **self.common(at_ms), **about})
 
 
 @dataclass
@@ -315,13 +305,13 @@ class _OffsetMapping:
                 found[key] = limits
             else:
                 del found[key]
-            text = json.dumps(document, sort_keys=True, separators=(",", ":"))
-            self.mapped.changes.append(self._policy(text))
+            at_ms, text = self._answers.polled_ms, policy_text(document)
+            self.mapped.changes.append(policy_record(FEED, self._rules.cluster, at_ms, text))
 
     def _limits(self, topic: str) -> dict[str, Any] | None:
         """The limits of a topic; empty where they are no longer recorded, None if unknown."""
         rules = self._rules
-        recorded = rules.retention_as_quota and topic not in rules.own_quotas
+        recorded = rules.retention_as_quota and not rules.has_quota(topic)
         if not recorded or topic in self._answers.gone or not rules.wants_topic(topic):
             return {}
         settings = self._answers.settings.get(topic)
@@ -488,18 +478,17 @@ class _OffsetMapping:
         """The state of a group that an open transaction holds."""
         waits = self._answers.waits.get((group, place))
         if waits is not None:
-            about = {
-                "producer_id": waits.producer_id,
-                "producer_name": waits.transactional_id,
-                "publish_time_ms": waits.start_ms,
-            }
-            yield {
-                "event_type": "group_state",
-                **common,
-                "subscription": group,
-                "group_state": waits.holds,
-                **{name: value for name, value in about.items() if value is not None},
-            }
+            yield plain(
+                {
+                    "event_type": "group_state",
+                    **common,
+                    "subscription": group,
+                    "group_state": waits.holds,
+                    "producer_id": waits.producer_id,
+                    "producer_name": waits.transactional_id,
+                    "publish_time_ms": waits.start_ms,
+                }
+            )
 
     def _mean(self, place: Place, known: KnownPartition) -> tuple[float | None, int]:
         """Bytes of a message after this poll's reads, and the number of reads it is the mean of."""
@@ -515,14 +504,6 @@ class _OffsetMapping:
         return mean, reads
 
     # Records
-
-    def _policy(self, text: str) -> Record:
-        return {
-            "event_type": "policy",
-            **self._of_all,
-            "broker": EVERY_BROKER,
-            "policy_json": text,
-        }
 
     def _deletion(self, kind: str, place: Place, **columns: Any) -> None:
         at = {"topic": place.topic, "partition": place.partition}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from app.sources.kafka.offsets import Place
-from app.sources.kafka.producer_states import IdOwner, IdState, Row
+from app.sources.kafka.producer_states import IdState, OwnerOf, Row
 from app.sources.kafka.transactions import Coordinated
 
 HANGING, UNCOORDINATED, ENDED = "hanging", "uncoordinated", "ended"
@@ -52,7 +52,7 @@ def poll(
     polled_ms: int,
     cluster: str,
     ask: Ask,
-    owner: Callable[[int, str], IdOwner],
+    owner_of: OwnerOf,
     whole: bool = False,
 ) -> PolledTransactions:
     """What a poll has found; `topics` are all of the cluster, `whole`: with rows for what has not
@@ -61,21 +61,9 @@ def poll(
     polled = PolledTransactions([], {})
 
     def put(place: Place, now: PolledTransaction, last_ms: int | None) -> None:
+        user = owner_of(now.producer_id, place.topic).user
         polled.rows.append(
-            {
-                "polled_ms": polled_ms,
-                "cluster": cluster,
-                "topic": place.topic,
-                "partition": place.partition,
-                "user": owner(now.producer_id, place.topic).user,
-                "transactional_id": now.transactional_id,
-                "producer_id": now.producer_id,
-                "state": now.state,
-                "start_offset": now.start_offset,
-                "start_ms": now.start_ms,
-                "timeout_ms": now.timeout_ms,
-                "last_ms": last_ms,
-            }
+            {"polled_ms": polled_ms, "cluster": cluster, **_row(place, now, user, last_ms)}
         )
 
     earlier = {
@@ -108,6 +96,21 @@ def poll(
             put(place, now, state.last_ms if state is not None and state.last_ms >= 0 else None)
         polled.kept.setdefault(place.text, []).append(list(now))
     return polled
+
+
+def _row(place: Place, now: PolledTransaction, user: str, last_ms: int | None) -> Row:
+    return {
+        "topic": place.topic,
+        "partition": place.partition,
+        "user": user,
+        "transactional_id": now.transactional_id,
+        "producer_id": now.producer_id,
+        "state": now.state,
+        "start_offset": now.start_offset,
+        "start_ms": now.start_ms,
+        "timeout_ms": now.timeout_ms,
+        "last_ms": last_ms,
+    }
 
 
 def _judged(

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple, Protocol
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import PlainSerializer, PlainValidator
 
 from app.sources.kafka.offsets import Place
+from app.sources.poll_records import Record, common, plain
 
 FEED = "kafka_producers"
 UNKNOWN = "unknown"
@@ -22,7 +23,6 @@ UNKNOWN = "unknown"
 NEW = "produce_batch"
 MAPPING = "producer_id_assigned"
 
-Record = dict[str, Any]
 Row = dict[str, Any]
 
 
@@ -51,12 +51,8 @@ class IdOwner(NamedTuple):
         return after if colon else before
 
 
-class IdOwners(Protocol):
-    """Names the owners of producer ids."""
-
-    def of(self, producer_id: int, topic: str) -> IdOwner:
-        """The owner of an id on a topic; principal UNKNOWN where nothing names it."""
-        ...
+OwnerOf = Callable[[int, str], IdOwner]
+"""The owner of an id on a topic; principal UNKNOWN where nothing names it."""
 
 
 @dataclass
@@ -196,7 +192,7 @@ def map_answers(
     since_ms: int | None,
     last: Record | None,
     rules: ProducerRules,
-    owners: IdOwners,
+    owner_of: OwnerOf,
     whole: bool = False,
 ) -> MappedProducers:
     """The records and rows of one poll; `whole`: with rows for what has not changed as well.
@@ -204,7 +200,7 @@ def map_answers(
     `before` and `last` are the state after the earlier polls, the newest of which was at
     `since_ms`; None: this is the first one.
     """
-    mapping = _ProducerMapping(answers, before, since_ms, rules, owners, whole)
+    mapping = _ProducerMapping(answers, before, since_ms, rules, owner_of, whole)
     for topic in sorted(answers.names | before.keys()):
         mapping.topic(topic)
     return mapping.result(last)
@@ -219,7 +215,7 @@ class _ProducerMapping:
         before: Mapping[str, KnownTopic],
         since_ms: int | None,
         rules: ProducerRules,
-        owners: IdOwners,
+        owner_of: OwnerOf,
         whole: bool,
     ) -> None:
         self._whole = whole
@@ -227,7 +223,7 @@ class _ProducerMapping:
         self._before = before
         self._since_ms = since_ms
         self._rules = rules
-        self._owners = owners
+        self._owner_of = owner_of
         self._ids: dict[int, bool] = {}
         """By live id whether an owner is known."""
         self._mapped = MappedProducers()
@@ -283,7 +279,7 @@ class _ProducerMapping:
             kept = None if old.ids is None else old.ids.get(state.producer_id)
             owner = kept.owner if kept is not None else IdOwner()
             if owner.principal == UNKNOWN:
-                owner = self._owners.of(state.producer_id, place.topic)
+                owner = self._owner_of(state.producer_id, place.topic)
             ids[state.producer_id] = KeptId(state.epoch, owner)
             if old.ids is not None and (kept is None or kept.epoch != state.epoch):
                 self._new(place, leader or old.leader or UNKNOWN, state, owner)
@@ -300,13 +296,10 @@ class _ProducerMapping:
         since_ms = self._since_ms or 0
         at_ms = min(max(state.last_ms, since_ms), max(self._answers.polled_ms, since_ms))
         self._mapped.records.append(
-            _plain(
+            plain(
                 {
                     "event_type": NEW,
-                    "source_feed": FEED,
-                    "cluster": self._rules.cluster,
-                    "broker": leader,
-                    "ts_wall_ms": at_ms,
+                    **common(FEED, self._rules.cluster, leader, at_ms),
                     "principal": owner.principal,
                     "client_id": owner.client_id,
                     "topic": place.topic,
@@ -377,17 +370,13 @@ def _order(record: Record) -> tuple[Any, ...]:
 def _tick(last: Record, polled_ms: int) -> Record:
     """The owner of the newest new id once more, at the time of this poll."""
     kept = ("source_feed", "cluster", "broker", "principal", "client_id", "producer_id")
-    return _plain(
+    return plain(
         {
             "event_type": MAPPING,
             "ts_wall_ms": polled_ms,
             **{name: last.get(name) for name in kept},
         }
     )
-
-
-def _plain(record: Record) -> Record:
-    return {name: value for name, value in record.items() if value is not None}
 
 
 def numbered(rows: Iterable[Row], first: int) -> Iterator[Row]:

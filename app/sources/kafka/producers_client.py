@@ -13,7 +13,7 @@ from app.sources.kafka.offsets import Place
 from app.sources.kafka.producer_owners import Grant
 from app.sources.kafka.producer_states import IdState
 from app.sources.kafka.transactions import Coordinated, coordinated
-from app.sources.kafka.turns import Turns
+from app.sources.turns import Turns
 
 
 class ProducersClient:
@@ -38,24 +38,18 @@ class ProducersClient:
     ) -> dict[str, dict[int, str | None]]:
         """By topic and partition the id of the leading broker; what is missing is in `problems`."""
         names = sorted(topics)
-        values, errors = self._client.topics(names, deadline).result(deadline)
-        problems += [f"topic {names[n]}: {error.text}" for n, error in errors.items()]
-        return {name: dict(values[n][1]) for n, name in enumerate(names) if values[n] is not None}
+        found = self._client.topics(names, deadline).result(deadline).of(names, "topic", problems)
+        return {name: dict(leaders) for name, (_, leaders) in found.items()}
 
     def states(
         self, places: Sequence[Place], deadline: float, problems: list[str]
     ) -> dict[Place, list[IdState]]:
         """By partition the states of its leader; what is missing is in `problems`."""
         asked = self._turns.sorted(places)
-        values, errors = self._client.producers(asked, deadline).result(deadline)
-        problems += [f"partition {asked[n].text}: {error.text}" for n, error in errors.items()]
-        states = {
-            place: [IdState(*state) for state in values[n]]
-            for n, place in enumerate(asked)
-            if values[n] is not None
-        }
-        self._turns.end(states, asked)
-        return states
+        answered = self._client.producers(asked, deadline).result(deadline)
+        found = answered.of(asked, "partition", problems)
+        self._turns.end(found, asked)
+        return {place: [IdState(*state) for state in states] for place, states in found.items()}
 
     def coordinated(self, ids: Collection[int], deadline: float) -> dict[int, Coordinated]:
         """By producer id what coordinators know of some of them; Unanswered where one does not answer."""

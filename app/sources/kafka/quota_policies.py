@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from app.sources.kafka.kafka_client import Quota
+from app.sources.poll_records import policy_record
 from state.client_quotas.shared import QUOTA_KINDS
 from state.engine.globs import name_text
 
+FEED = "kafka_quotas"
 LIMITS = (
     "producer_byte_rate",
     "consumer_byte_rate",
@@ -59,15 +61,7 @@ def policy_records(
     when the last limit of a kind goes, as far as it is known."""
     said = {} if kinds is None else {QUOTA_KINDS: kinds}
     return [
-        {
-            "event_type": "policy",
-            "source_feed": "kafka_quotas",
-            "cluster": cluster,
-            "broker": "*",
-            "ts_wall_ms": now_ms,
-            "policy_json": json.dumps(document | said),
-        }
-        for document in documents
+        policy_record(FEED, cluster, now_ms, json.dumps(document | said)) for document in documents
     ]
 
 

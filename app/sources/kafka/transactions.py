@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.sources.kafka.kafka_client import KafkaClient
 from app.sources.kafka.offsets import PENDING_OFFSETS, SHARE, OffsetAnswers, OpenTransaction, Place
-from app.sources.kafka.turns import share
 from app.sources.polling import Unanswered, noted
+from app.sources.turns import share
 
 if TYPE_CHECKING:
     from app.sources.kafka.groups_client import GroupsClient
@@ -65,12 +65,10 @@ def _described(
     client: KafkaClient, names: Sequence[str], deadline: float, missing: list[str]
 ) -> dict[int, Coordinated]:
     """By producer id what coordinators know of transactional ids; what is not answered is `missing`."""
-    values, errors = client.described(names, deadline).result(deadline)
-    missing += [f"transaction {names[n]}: {error.text}" for n, error in errors.items()]
+    found = client.described(names, deadline).result(deadline).of(names, "transaction", missing)
     described = [
         Coordinated._make([name, *value[:-1], frozenset(Place(*pair) for pair in value[-1])])
-        for name, value in zip(names, values, strict=True)
-        if value is not None
+        for name, value in found.items()
     ]
     return {each.producer_id: each for each in described}
 
@@ -80,12 +78,11 @@ def open_at(
 ) -> dict[Place, OpenTransaction]:
     """By partition the transaction that begins at its last stable offset, as far as it is answered."""
     places = sorted(stable)[:MOST_NAMED]
-    values, errors = client.producers(places, deadline).result(deadline)
-    problems += [f"producers of {places[n].text}: {error.text}" for n, error in errors.items()]
+    held_in = client.producers(places, deadline).result(deadline)
     producers = {
         place: pid
-        for place, states in zip(places, values, strict=True)
-        for pid, _, _, _, start in states or ()
+        for place, states in held_in.of(places, "producers of", problems).items()
+        for pid, _, _, _, start in states
         if start == stable[place]
     }
     if not producers:
@@ -138,12 +135,11 @@ def held(
                     named[0] if len(named) == 1 else OpenTransaction(holds=PENDING_OFFSETS)
                 )
                 asked.setdefault(group, []).append(place)
-        values, errors = client.settled(asked, deadline).result(deadline)
-        missing += [f"group {list(asked)[n]}: {error.text}" for n, error in errors.items()]
+        answered = client.settled(asked, deadline).result(deadline)
         found = {
             (group, place): by_group[group]
-            for settled, (group, places) in zip(values, asked.items(), strict=True)
-            for place in (places if settled is not None else ())
+            for group, settled in answered.of(list(asked), "group", missing).items()
+            for place in asked[group]
             if str(place.partition) not in settled.get(place.topic, {})
         }
     problems += missing

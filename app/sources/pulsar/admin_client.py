@@ -76,6 +76,10 @@ class AdminClient:
         self._brokers: frozenset[tuple[str, int]] = frozenset()
         self._listed_s = float("-inf")
 
+    def close(self) -> None:
+        """Close the connections; the next request opens others."""
+        self.connections.clear()
+
     def session(self, deadline: float | None = None) -> Session:
         """Requests one after the other; none begins after `deadline` (monotonic seconds)."""
         return Session(self, deadline)

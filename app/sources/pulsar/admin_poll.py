@@ -5,14 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from app.config.pulsar_admin import WHERE, PulsarAdminSettings
 from app.errors import NotNow, UserError
+from app.sources.poll_records import Record
 from app.sources.polling import Begun, Polling, Report, Unanswered, noted
 from app.sources.ports import missing
 from app.sources.pulsar.admin_client import (
@@ -23,16 +24,19 @@ from app.sources.pulsar.admin_client import (
     namespace_path,
     topic_path,
 )
-from app.sources.pulsar.admin_documents import (
+from app.sources.pulsar.admin_documents import FEED, PolledTopic, map_poll
+from app.sources.pulsar.admin_policies import (
     PollNames,
-    Record,
     estimated_ages,
-    map_poll,
     other_name,
     pulsar_cluster,
 )
-from app.sources.spool import Spool
+from app.sources.turns import Turns
 from udfs.topics import PERSISTENT, normal_topic, split_partition, split_topic
+
+if TYPE_CHECKING:
+    from app.config.settings import Settings
+    from app.config.source import SourceSettings
 
 STATS = "stats?getPreciseBacklog=false&subscriptionBacklogSize=true&getEarliestTimeInBacklog="
 TOPIC_POLICIES = ("publishRate", "backlogQuotaMap", "messageTTL")
@@ -41,15 +45,8 @@ PORTION, PORTION_S = 100, 5.0
 HINT = "url, token, ca_file, timeout_ms, namespaces, topics and policies decide this"
 
 Poll = dict[str, Any]
-T = TypeVar("T")
-
-
-class Each(Protocol):
-    """Calls a function for every item, perhaps several at once; the answers in their order."""
-
-    def __call__(self, function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
-        """The answers."""
-        ...
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], list[Any]]
+"""Calls a function for every item, perhaps several at once; the answers in their order."""
 
 
 @dataclass
@@ -62,11 +59,10 @@ class PollScope:
     problems: list[str] = field(default_factory=list)
 
 
-class AdminPoller(Polling):
+class AdminPoller(Polling[PulsarAdminSettings, AdminClient]):
     """Polls at the check interval, several topics at once; one file per poll."""
 
-    feed = "pulsar_admin"
-    where = WHERE
+    feed, where, kept = FEED, WHERE, PolledTopic
 
     def __init__(
         self,
@@ -74,13 +70,9 @@ class AdminPoller(Polling):
         spool_folder: Path | str,
         say: Callable[[str], None] | None = None,
     ) -> None:
-        super().__init__(settings, Spool(Path(spool_folder), settings.cluster), say)
-        self._settings = settings
+        super().__init__(settings, spool_folder, say, lambda stop: AdminClient(settings, stop))
         self._names = PollNames(settings.cluster, settings.broker)
-        self._client = AdminClient(settings, self._stopping)
-        self._asked: dict[str, int] = {}
-        self.skipped = 0
-        """Polls of a topic that were left out since the start."""
+        self._turns = Turns()
         self._has_noted = False
 
     def check(self) -> str | None:
@@ -110,45 +102,53 @@ class AdminPoller(Polling):
             raise kind(f"{WHERE}: {', '.join(self._settings.url)}: {problems[0]}\n{HINT}")
         return note
 
-    def _poll(self, begun: Begun, report: Report) -> Path | None:
-        deadline = begun.deadline
+    def _poll(self, begun: Begun, report: Report) -> Iterable[Record]:
         with ThreadPoolExecutor(self._settings.threads, "pulsar_admin") as pool:
 
-            def each(function: Callable[[Any], T], items: Iterable[Any]) -> list[T]:
+            def each(function: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
                 try:
                     return list(pool.map(function, items))
                 except BaseException:
                     pool.shutdown(cancel_futures=True)
                     raise
 
-            plan = self._plan(deadline)
-            policies = _Policies(self._client, self._settings, deadline, plan.problems)
+            plan = self._plan(begun.deadline)
+            policies = _Policies(self._client, self._settings, begun.deadline, plan.problems)
             policies.ask(plan.topics, each)
-            note = policies.note(self._names.cluster)
-            if note is not None and not self._has_noted:
-                self._say(f"{self.title}: {note}")
-            self._has_noted = self._has_noted or note is not None
-            asked = plan.topics
-            while True:
-                # Records that wait for the end of a long poll would be behind those of other feeds.
-                until_s = time.monotonic() + PORTION_S
-                polls: list[Poll | None] = []
-                while asked and (not polls or time.monotonic() < until_s):
-                    some, asked = asked[:PORTION], asked[PORTION:]
-                    polls += each(lambda topic: self._ask(topic, plan, begun), some)
-                answered = [poll for poll in polls if poll is not None]
-                report.skipped += len(polls) - len(answered)
-                records = self._map(answered, policies, report)
-                report.records += len(records)
-                if not asked:
-                    break
-                self._commit(begun, records, ends=False)
+            self._note(policies)
+            records, answered = self._portions(plan, policies, each, begun, report)
+        self._turns.end(answered, plan.topics)
         report.problems += plan.problems
-        self.skipped += report.skipped
-        if plan.problems and not (report.polled or report.gone or report.records):
-            report.answered = False
-            return None
-        return self._commit(begun, records)
+        if plan.problems and not (report.polled or report.gone or report.records or records):
+            raise Unanswered(report.problems.pop(0))
+        return records
+
+    def _portions(
+        self, plan: PollScope, policies: _Policies, each: Each, begun: Begun, report: Report
+    ) -> tuple[list[Record], set[str]]:
+        """The records of the last portion, when those before are written, and the topics that were
+        answered: records that wait for the end of a long poll would be behind those of other feeds.
+        """
+        asked, answered = plan.topics, set[str]()
+        while True:
+            until_s = time.monotonic() + PORTION_S
+            polls: list[Poll | None] = []
+            while asked and (not polls or time.monotonic() < until_s):
+                some, asked = asked[:PORTION], asked[PORTION:]
+                polls += each(lambda topic: self._ask(topic, plan, begun), some)
+            found = [poll for poll in polls if poll is not None]
+            answered |= {poll["topic"] for poll in found}
+            report.skipped += len(polls) - len(found)
+            records = self._map(found, policies, report)
+            if not asked:
+                return records, answered
+            self._commit(begun, records, ends=False)
+
+    def _note(self, policies: _Policies) -> None:
+        note = policies.note(self._names.cluster)
+        if note is not None and not self._has_noted:
+            self._say(f"{self.title}: {note}")
+            self._has_noted = True
 
     # What is polled
 
@@ -167,7 +167,7 @@ class AdminPoller(Polling):
                 topics |= self._partitions(session, topic)
         topics |= {topic for topic in self.spool.memory.topics if self._wanted(topic)}
         # Whoever was left out last time comes first.
-        plan.topics = sorted(topics, key=lambda name: (self._asked.get(name, -1), name))
+        plan.topics = self._turns.sorted(topics)
         return plan
 
     def _listed(self, session: Session, namespace: str, problems: list[str]) -> frozenset[str]:
@@ -214,7 +214,7 @@ class AdminPoller(Polling):
                 raise Unanswered("is listed but not found")
             else:
                 poll["gone"] = True
-            poll["polled_ms"] = self._asked[topic] = begun.clock_ms()
+            poll["polled_ms"] = begun.clock_ms()
             return poll
         return None
 
@@ -253,16 +253,14 @@ class AdminPoller(Polling):
             if mapped is None:
                 report.skipped += 1
                 continue
+            report.problems += [f"{topic}: {text}" for text in mapped.problems]
             if "gone" not in poll:
                 report.polled += 1
             elif before is not None:
                 report.gone += 1
             else:
-                report.absent += 1
-                mapped.problems.append("does not exist")
-            report.problems += [f"{topic}: {text}" for text in mapped.problems]
-            memory.take(topic, mapped)
-            memory.last_poll_ms = max(memory.last_poll_ms, poll["polled_ms"])
+                report.lack("", [topic])
+            memory.take(topic, mapped.known, mapped.policies, poll["polled_ms"])
             records += mapped.records
         return records
 
@@ -360,3 +358,18 @@ def _base(topic: str) -> str:
 def _is_persistent(topic: str) -> bool:
     parts = split_topic(topic)
     return parts is not None and parts.scheme == PERSISTENT and "://" in topic
+
+
+def check(feed: SourceSettings, folder: Path) -> str | None:
+    """UserError for a cluster that does not answer, and a refused token; returns a note about the
+    cluster's name and its ages.
+    """
+    with closing(AdminPoller(feed.polled, folder)) as asked:
+        return asked.check()
+
+
+def poller(
+    settings: Settings, feed: SourceSettings, folder: Path, say: Callable[[str], None] | None
+) -> AdminPoller:
+    """The poller of a feed."""
+    return AdminPoller(feed.polled, folder, say)

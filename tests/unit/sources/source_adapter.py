@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 from app import sources
@@ -32,9 +32,9 @@ def settings(tmp_path: Path, name: str, **keys: Any) -> Any:
     )
 
 
-def assert_polled(adapter: ModuleType, given: Any, folder: Path) -> None:
+def assert_polled(given: Any, folder: Path) -> None:
     """One poll for what is available, several beside an endless run, none after it."""
-    adapter.check(given.feed, given.location)
+    sources.check(given.feed, given.location)
     with sources.keep_polling(given, ["govern"], endless=False):
         assert len(list(folder.iterdir())) == 1
     with sources.keep_polling(given, ["govern"], endless=True, say=lambda _: None):

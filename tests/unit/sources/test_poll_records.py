@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from app.config.kafka_quotas import KafkaQuotasSettings
 from app.errors import UserError
 from app.sources.kafka import quotas_poll
 from app.sources.kafka.groups_poll import GroupPoller
+from app.sources.kafka.kafka_client import answer_time_ms
 from app.sources.kafka.offsets import Place
 from app.sources.kafka.producer_states import IdState
 from app.sources.kafka.producers_poll import ProducerPoller
 from app.sources.kafka.quotas_poll import QuotaPoller
 from app.sources.kafka.transactions import Coordinated
-from app.sources.polling import Polling, Unanswered
+from app.sources.polling import AnyPolling, Unanswered
 from tests.support.polled import records
 from tests.unit.sources.kafka import poll as groups
 from tests.unit.sources.kafka.answers import P0, answers
@@ -98,12 +100,13 @@ class Rows:
         """They are not read here."""
 
 
-def poller(feed: str, folder: Path, client: Any, **exporters: str) -> Polling:
+def poller(feed: str, folder: Path, client: Any, **exporters: str) -> AnyPolling:
     if feed == "kafka_groups":
         return GroupPoller(groups.settings(publish_times=True), folder, client=client)
     if feed == "kafka_producers":
         settings = KafkaProducersSettings(acls=True)
-        return ProducerPoller(settings, {}, folder, Rows(), admin=lambda _: client)
+        live: Any = Rows()
+        return ProducerPoller(settings, {}, folder, live, admin=lambda _: client)
     return QuotaPoller(KafkaQuotasSettings(exporters=exporters), {}, folder, client=client)
 
 
@@ -157,9 +160,9 @@ def test_an_exception_at_any_call_leaves_the_record_of_the_poll(
 
 
 def test_rows_that_a_table_does_not_take_cost_no_poll(tmp_path: Path) -> None:
-    live = Failing(Rows(), 1, OverflowError("a number exceeds 64 bits"))
+    live: Any = Failing(Rows(), 1, OverflowError("a number exceeds 64 bits"))
     settings, client = KafkaProducersSettings(), Producers()
-    one = ProducerPoller(settings, {}, tmp_path, live, admin=lambda _: client)  # type: ignore[arg-type]
+    one = ProducerPoller(settings, {}, tmp_path, live, admin=lambda _: client)
     for poll in range(3):
         *_, last = records(one.poll_once(AT + poll * 15_000))
         assert last["dropped"] == 0
@@ -167,6 +170,26 @@ def test_rows_that_a_table_does_not_take_cost_no_poll(tmp_path: Path) -> None:
             ["producer_id_live: OverflowError: a number exceeds 64 bits"] if poll == 0 else []
         )
     one.close()
+
+
+def test_limits_leave_time_for_what_follows_from_them(tmp_path: Path) -> None:
+    """A poll has 15 s, and a broker a sixth of it for an answer."""
+
+    class Timed(Limits):
+        def quotas(self, deadline: float) -> list[Any]:
+            left["quotas"] = deadline - time.monotonic()
+            return super().quotas(deadline)
+
+        def features(self, deadline: float) -> dict[str, int]:
+            left["features"] = deadline - time.monotonic()
+            return super().features(deadline)
+
+    left: dict[str, float] = {}
+    one = poller("kafka_quotas", tmp_path, Timed())
+    one.poll_once(AT)
+    one.close()
+    assert left["quotas"] < 7.5 < left["features"] < 15
+    assert answer_time_ms(KafkaQuotasSettings(), 2) == 2500
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)])

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from app.config.base import Polled
 from app.errors import UserError
 from app.sources import polling
-from app.sources.polling import Begun, Polling, Report
-from app.sources.spool import Spool
+from app.sources.poll_records import Record
+from app.sources.polling import Begun, Polling, Report, Unanswered
 
 
-@dataclass(frozen=True)
-class Settings:
-    interval_ms: int = 200
-    timeout_ms: int = 1000
-    keep_ms: int = 60_000
+def settings(**keys: Any) -> Polled:
+    return Polled.model_validate({"cluster": "c", "interval_ms": 200, "timeout_ms": 1000, **keys})
 
 
 class Clock:
@@ -52,7 +50,14 @@ class Stop(threading.Event):
         return self.is_set()
 
 
-class Feed(Polling):
+class Away:
+    """A client that asks nothing."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+class Feed(Polling[Polled, Away]):
     """Polls that take a time and note when they began."""
 
     feed, where = "feed", "source.feed"
@@ -62,24 +67,24 @@ class Feed(Polling):
         folder: Path,
         clock: Clock,
         took_ms: list[float],
-        settings: Settings | None = None,
+        given: Polled | None = None,
         problems: Callable[[int], list[str] | str] = lambda poll: [],
     ) -> None:
         """`problems` are those of a poll, by its number from 0; a text = no answer at all."""
-        super().__init__(settings or Settings(), Spool(folder, "c"), lambda text: None)
+        super().__init__(given or settings(), folder, lambda text: None, lambda stop: Away())
         self._clock, self._took_ms, self._of = clock, took_ms, problems
         self.began_ms: list[int] = []
 
-    def _poll(self, begun: Begun, report: Report) -> None:
+    def _poll(self, begun: Begun, report: Report) -> list[Record]:
         found = self._of(len(self.began_ms))
         self.began_ms.append(round(begun.at_s * 1000) - 1_000)
         self._clock.ms += self._took_ms[min(len(self.began_ms), len(self._took_ms)) - 1]
         if found == "broken":
             raise UserError("the disk is full")
         if isinstance(found, str):
-            report.fail(found, 1)
-        else:
-            report.problems += found
+            raise Unanswered(found)
+        report.problems += found
+        return []
 
 
 @pytest.mark.parametrize(
@@ -171,7 +176,7 @@ def test_a_lasting_problem_is_reported_once_an_hour(
         polling, "time", SimpleNamespace(monotonic=clock.monotonic, time=clock.time)
     )
     minute = 60_000
-    feed = Feed(tmp_path, clock, [0], Settings(interval_ms=minute), problems)
+    feed = Feed(tmp_path, clock, [0], settings(interval_ms=minute), problems)
     when: list[tuple[int, str]] = []
     monkeypatch.setattr(feed, "_say", lambda text: when.append((len(feed.began_ms) - 1, text)))
     feed.run(Stop(clock, 1_000 + 125.5 * minute))

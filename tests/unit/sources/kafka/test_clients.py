@@ -109,9 +109,6 @@ class Fleet:
     def producers(self, places: list[Place], deadline: float) -> Reply:
         return self._reply("producers", places, deadline, lambda p: [[p.partition, 0, 1, 2]])
 
-    def refuse_unknown(self) -> None:
-        pass
-
 
 @pytest.fixture
 def fleet(monkeypatch: pytest.MonkeyPatch) -> Fleet:

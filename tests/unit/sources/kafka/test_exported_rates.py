@@ -13,8 +13,7 @@ from app.config.exporters import ExporterMapping, shipped_mappings
 from app.config.settings import load_settings
 from app.errors import UserError
 from app.sources.kafka.exported_rates import MOST, ExportedRates, thousandths
-from app.sources.kafka.quotas_poll import exported
-from app.sources.kafka.quotas_source import measured
+from app.sources.kafka.quotas_poll import exported, measured
 from app.sources.polling import Unanswered
 from tests.conftest import ROOT
 from tests.support.servers.admin import AdminServer, status

@@ -251,7 +251,7 @@ def test_a_retention_is_told_when_it_differs() -> None:
     assert broken.problems == ["orders: retention.ms: 'x' is not a number"]
     gone = [("*", {"scope": "topic", "name": "orders", "limits": {}})]
     off = replace(RULES, retention_as_quota=False)
-    own = replace(RULES, own_quotas=frozenset({"orders"}))
+    own = replace(RULES, has_quota={"orders"}.__contains__)
     for given, rules in (
         (answers(settings={"orders": {**WEEK, "retention.ms": "-1"}}), RULES),
         (answers(gone={"orders"}, topics={}, logs={}), RULES),

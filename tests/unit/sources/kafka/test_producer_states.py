@@ -69,7 +69,7 @@ class Polls:
                 **keys,
             }
         )
-        mapped = map_answers(answers, self.known, self.at, self.last, RULES, self.owners, whole)
+        mapped = map_answers(answers, self.known, self.at, self.last, RULES, self.owners.of, whole)
         self.at, self.last = now, mapped.last
         self.known = {name: KEPT.of_text(KEPT.text(known)) for name, known in mapped.known.items()}
         assert self.known == mapped.known

@@ -14,10 +14,10 @@ from deltalake import DeltaTable
 from app.config.kafka_producers import KafkaProducersSettings
 from app.config.location import Location
 from app.errors import UserError
+from app.sources.kafka.live_tables import LiveTables
 from app.sources.kafka.offsets import Place
 from app.sources.kafka.producer_states import IdState
 from app.sources.kafka.producers_poll import ProducerPoller
-from app.sources.kafka.producers_source import LiveTables
 from app.sources.kafka.transactions import Coordinated
 from app.sources.polling import Unanswered
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from app import sources
 from app.config.kafka_producers import KafkaProducersSettings, OwnerRule
 from app.config.source import SourceSettings
 from app.errors import UserError
-from app.sources.kafka import producers_source
 from tests.support.servers.process import free_ports
 from tests.unit.sources import source_adapter
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_polled_is_refused(tmp_path: Path) -> None:
     ):
         given = source(tmp_path, **keys)
         with pytest.raises(UserError, match=wrong):
-            producers_source.check(given.feed, given.location)
+            sources.check(given.feed, given.location)
 
 
 def test_another_source_polls_nothing(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from app import sources
 from app.config.kafka_groups import KafkaGroupsSettings
 from app.errors import UserError
-from app.sources.kafka import groups_poll, groups_source
+from app.sources.kafka import groups_poll
 from tests.unit.sources import source_adapter
 from tests.unit.sources.kafka.poll import Scripted
 
@@ -34,22 +35,24 @@ def test_polls_go_to_the_folder_that_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(groups_poll, "GroupsClient", lambda *_: Scripted())
-    monkeypatch.setattr(groups_source, "answering", lambda options: None)
+    monkeypatch.setattr(groups_poll, "answering", lambda options: None)
     folder = tmp_path / "w" / "_weir" / "polls" / "kafka_groups.east" / "polls"
-    source_adapter.assert_polled(groups_source, settings(tmp_path), folder)
+    source_adapter.assert_polled(settings(tmp_path), folder)
     elsewhere = settings(tmp_path, spool=str(tmp_path / "s"))
     folder = tmp_path / "s" / "kafka_groups.east" / "polls"
-    source_adapter.assert_polled(groups_source, elsewhere, folder)
+    source_adapter.assert_polled(elsewhere, folder)
 
 
 def test_configured_quotas_stay(tmp_path: Path) -> None:
-    assert groups_source.own_quotas(POLICIES) == {"orders"}
+    pattern = {"scope": "topics", "name": "pay-*", "limits": QUOTA}
+    has_quota = groups_poll.own_quotas([*POLICIES, pattern])
+    topics = ["orders", "other", "*", "pay-in", "repay-in"]
+    assert [name for name in topics if has_quota(name)] == ["orders", "pay-in"]
 
 
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"groups": None}, "source.groups: is missing"),
         ({"warehouse": "s3://bucket/w"}, "source.groups.spool: is missing"),
         ({"path": "polls"}, "source.path: format kafka_groups polls"),
     ],
@@ -57,7 +60,7 @@ def test_configured_quotas_stay(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_refused(tmp_path: Path, keys: dict[str, Any], said: str) -> None:
     given = settings(tmp_path, **keys)
     with pytest.raises(UserError, match=said):
-        groups_source.check(given.feed, given.location)
+        sources.check(given.feed, given.location)
 
 
 def test_another_source_polls_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from app.contract.event_contract import parse
-from app.sources.pulsar.admin_documents import MappedTopic, PolledTopic, PollNames, map_poll
+from app.sources.pulsar.admin_documents import MappedTopic, PolledTopic, map_poll
+from app.sources.pulsar.admin_policies import PollNames
 
 VECTORS = Path(__file__).resolve().parents[3] / "data" / "vectors"
 TOPIC = "persistent://public/n1/t"

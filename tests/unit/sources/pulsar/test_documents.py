@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from app.sources.pulsar.admin_documents import PolledTopic, PollNames, Producer, map_poll
+from app.sources.pulsar.admin_documents import PolledTopic, Producer, map_poll
+from app.sources.pulsar.admin_policies import PollNames
 from app.tables.json_documents import Document
 from tests.reference.words import words
 from tests.unit.sources.pulsar.documents import (

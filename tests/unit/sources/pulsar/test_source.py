@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from app import sources
 from app.config.pulsar_admin import PulsarAdminSettings
 from app.errors import UserError
-from app.sources.pulsar import admin_source
 from tests.support.servers.admin import AdminServer
 from tests.unit.sources import source_adapter
 from tests.unit.sources.pulsar.conftest import MakeAdmin
@@ -18,7 +18,7 @@ from tests.unit.sources.pulsar.documents import info, internal, stats
 ADMIN = PulsarAdminSettings(cluster="c")
 
 
-def settings(admin: PulsarAdminSettings | None, tmp_path: Path, **keys: Any) -> Any:
+def settings(admin: PulsarAdminSettings, tmp_path: Path, **keys: Any) -> Any:
     return source_adapter.settings(tmp_path, "pulsar_admin", admin=admin, **keys)
 
 
@@ -32,13 +32,12 @@ def polled(server: AdminServer, make_admin: MakeAdmin) -> PulsarAdminSettings:
 
 def test_polls_go_to_the_folder_that_is_read(polled: PulsarAdminSettings, tmp_path: Path) -> None:
     folder = tmp_path / "w" / "_weir" / "polls" / f"pulsar_admin.{polled.cluster}" / "polls"
-    source_adapter.assert_polled(admin_source, settings(polled, tmp_path), folder)
+    source_adapter.assert_polled(settings(polled, tmp_path), folder)
 
 
 @pytest.mark.parametrize(
     ("admin", "keys", "said"),
     [
-        (None, {}, "source.admin: is missing"),
         (ADMIN, {"warehouse": "s3://bucket/w"}, "source.admin.spool: is missing"),
         (
             ADMIN,
@@ -49,11 +48,11 @@ def test_polls_go_to_the_folder_that_is_read(polled: PulsarAdminSettings, tmp_pa
     ],
 )
 def test_what_cannot_be_read_is_refused(
-    admin: PulsarAdminSettings | None, keys: dict[str, Any], said: str, tmp_path: Path
+    admin: PulsarAdminSettings, keys: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
     given = settings(admin, tmp_path, **keys)
     with pytest.raises(UserError, match=said):
-        admin_source.check(given.feed, given.location)
+        sources.check(given.feed, given.location)
 
 
 def test_another_source_polls_nothing(tmp_path: Path) -> None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 from typing import Any, TypeVar
 
-from app.sources.kafka.offsets import Place
-
-K = TypeVar("K", str, Place)
+K = TypeVar("K", bound=Hashable)
 
 
 class Turns:
@@ -17,17 +15,21 @@ class Turns:
     def __init__(self) -> None:
         self._answered: dict[Any, int] = {}
         """By thing the poll that had its newest answer."""
-        self._polls = 0
+        self.polls = 0
+
+    def of(self, item: Hashable) -> int:
+        """The number of the poll that had its newest answer; 0 for none."""
+        return self._answered.get(item, 0)
 
     def sorted(self, items: Collection[K]) -> list[K]:
         """The items in their turns."""
-        answered = self._answered
-        return sorted(sorted(items), key=lambda item: answered.get(item, 0))
+        ordered: list[Any] = sorted(items)
+        return sorted(ordered, key=self.of)
 
-    def end(self, answered: Collection[K], items: Collection[Any]) -> None:
+    def end(self, answered: Collection[Any], items: Collection[Any]) -> None:
         """Some have an answer of this poll, which ends; forget all but `items`."""
-        self._polls += 1
-        every = self._answered | dict.fromkeys(answered, self._polls)
+        self.polls += 1
+        every = self._answered | dict.fromkeys(answered, self.polls)
         self._answered = {item: every[item] for item in items if item in every}
 
 

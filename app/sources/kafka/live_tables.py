@@ -1,60 +1,24 @@
-"""Producer states of a Kafka cluster's partition leaders, polled.
-
-Polls run on the driver beside the queries, through the admin client of its JVM.
-`app.sources.kafka.producers_poll` writes the records of each poll as one file into a spool
-folder, which `app.sources.poll_stream` reads, and the live ids into the table `producer_id_live`.
-"""
+"""The tables that polls of producer states write themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError, reason
-from app.sources import polled
-from app.sources.kafka.kafka_probe import of_client, require
 from app.tables import durable
 from app.tables.small_files import local_path
 
 if TYPE_CHECKING:
     from app.config.location import Location
-    from app.config.settings import Settings
-    from app.config.source import SourceSettings
-    from app.sources.kafka.producers_poll import ProducerPoller
 
 NAME = "_weir/kafka_producers"
 """Name of the writer of the tables."""
-TABLES = ("producer_id_live", "open_transactions")
-
-
-def check(feed: SourceSettings, warehouse: Location) -> None:
-    """UserError for a cluster that does not answer, or refuses the login.
-
-    It is asked before there is a JVM, so rights on topics are reported by the polls.
-    """
-    polled.refuse_path(feed)
-    polled.spool_folder(feed, warehouse)
-    require(feed.reader_options())
-
-
-def poller(
-    settings: Settings, feed: SourceSettings, say: Callable[[str], None] | None = None
-) -> ProducerPoller:
-    """The poller of the feed; it asks from the JVM of this process' Spark session."""
-    from app.sources.kafka.producers_poll import ProducerPoller
-
-    warehouse = settings.location
-    options = of_client(feed.reader_options())
-    # A window's rows are written when the clock of its key passes its end.
-    tick_ms = settings.stats_window_ms + settings.idle_advance_ms + settings.allowed_lateness_ms
-    return ProducerPoller(
-        feed.producers,
-        options,
-        polled.spool_folder(feed, warehouse),
-        LiveTables(warehouse, settings.maintenance.history_ms),
-        say,
-        tick_ms,
-    )
+TABLES = {
+    "producer_id_live": ("number", "rows"),
+    "open_transactions": ("open_number", "open_rows"),
+}
+"""By table the keys of the memory that have the number of its newest row, and the rows that it may
+lack, by poll."""
 
 
 class LiveTables:
