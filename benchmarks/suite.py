@@ -8,6 +8,7 @@ import os
 import re
 import resource
 import subprocess
+import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
@@ -26,20 +27,24 @@ def run(bench: Bench) -> Result:
     used_s: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="weir-cpu-") as folder:
         environ = {**os.environ, "WEIR_CPU": folder, "PYTEST_ADDOPTS": "-p tests.support.cpu"}
-        done = subprocess.run(
+        lines: list[str] = []
+        with subprocess.Popen(
             [str(ROOT / "test.sh"), *files],
             cwd=ROOT,
             env=environ,
             stdout=subprocess.PIPE,
             text=True,
-            check=False,
-        )
+        ) as suite:
+            assert suite.stdout is not None
+            for line in suite.stdout:
+                print(line, end="", file=sys.stderr, flush=True)
+                lines.append(line)
         for each in Path(folder).iterdir():
             used_s.update(
                 {file: cpu_s for file, (_, cpu_s) in json.loads(each.read_text()).items()}
             )
-    found = re.search(r"(\d+) passed.* in ([0-9.]+)s", done.stdout)
-    assert found and not done.returncode, done.stdout[-3000:]
+    found = re.search(r"(\d+) passed.* in ([0-9.]+)s", "".join(lines[-50:]))
+    assert found and not suite.returncode, suite.returncode
     result = Result("suite", int(found[1]), bench.small)
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     cores = os.cpu_count() or 1
