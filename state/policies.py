@@ -26,6 +26,9 @@ _PUBLISH_RATES = {"publishRateInMsgs": NUMBER, "publishRateInBytes": NUMBER}
 
 _BACKLOG = {"backlog_quota": QUOTA, "message_ttl_in_seconds": NUMBER}
 
+QUOTA_KINDS = "quota_kinds"
+"""The key of a document of client quotas that says what its broker does when the last limit of a kind
+goes."""
 CLIENT_QUOTAS: tuple[str, ...] = (
     "producer_byte_rate",
     "consumer_byte_rate",

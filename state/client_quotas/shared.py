@@ -21,14 +21,13 @@ from state.engine.kernel import Array
 from state.engine.names import NONE, Names
 from state.engine.records import Records
 from state.engine.wall_policies import Document, Settings
-from state.policies import CLIENT_QUOTAS
+from state.policies import CLIENT_QUOTAS, QUOTA_KINDS
 
 STARTS = np.int64(wall_policies.START)
 USED = np.int64(1)
 """`what` of the first kind of document; `layout.OF_USER` and the others count from there."""
 SCOPES = ("user", "client", documents.USER_CLIENT)
 BOUNDS = ("produce", "fetch", "request", "mutation")
-QUOTA_KINDS = "quota_kinds"
 KINDS = ("remembered", "in_force")
 """What a broker does when the last limit of a kind goes."""
 _NO_BOUND = float("nan")

@@ -8,8 +8,8 @@ from typing import Any
 
 from app.sources.kafka.kafka_client import Quota
 from app.sources.poll_records import policy_record
-from state.client_quotas.shared import QUOTA_KINDS
 from state.engine.globs import name_text
+from state.policies import QUOTA_KINDS
 
 FEED = "kafka_quotas"
 LIMITS = (

@@ -4,6 +4,7 @@ time is not enough, and all of it over restarts."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,7 @@ WHY = {
 }
 
 
-class Site:
+class Site(ABC):
     """A cluster with a few things, and the polls of it; the base of one class a feed."""
 
     def __init__(self, folder: Path) -> None:
@@ -52,12 +53,13 @@ class Site:
         self.most = 99
         """Things that are answered in the time of a poll."""
 
+    @abstractmethod
     def made(self) -> AnyPolling:
-        raise NotImplementedError
+        """A poller of the cluster."""
 
+    @abstractmethod
     def known(self, one: AnyPolling) -> set[str]:
         """The things that the memory has."""
-        raise NotImplementedError
 
 
 class Kafka(Site):
